@@ -1,0 +1,38 @@
+# The same lines that people type. `make demo` and `make test` work from a clean checkout with Python >= 3.11 and pip.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help setup demo test lint format bench clean
+
+help:           ## Show the targets.
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+
+setup: .venv/.ready  ## Make .venv with everything the demo and the tests need.
+
+# The stamp depends on what decides the installation, so that a second call installs nothing.
+.venv/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "ltgcd needs Python 3.11 or newer; say which with: make PYTHON=/path/to/python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: setup     ## Discover the novel classes of a long-tailed copy of scikit-learn's digits.
+	$(BIN)/ltgcd demo
+
+test: setup lint  ## Lint, types and the whole test suite.
+	$(BIN)/python -m pytest -n 2 -q
+
+lint: setup     ## ruff and mypy only.
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy --strict src
+
+format: setup   ## Rewrite the sources in the house style.
+	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks
+
+bench: setup    ## Speed ratios and studies; results are committed as text under benchmarks/.
+	$(BIN)/python benchmarks/run.py
+
+clean:          ## Remove what make made.
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Backbones: a frozen trunk whose activations are cached, and a tail that is trained."""

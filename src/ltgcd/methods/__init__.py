@@ -1,0 +1,1 @@
+"""Every method of the paper: one file each, an explicit dict, no decorators."""
