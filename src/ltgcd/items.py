@@ -1,0 +1,269 @@
+"""Where the items of a collection live. Images stay on disk until they are asked for.
+
+Every store has a `kind`, a length, `take(index)` for the contents of some rows and `select(index)` for a store of
+those rows. `reading_order()` is the order that touches the disk least: whoever walks over all rows should follow it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from ltgcd.errors import InputError
+
+Index = NDArray[np.int64]
+Kind = Literal["image", "text", "vector"]
+
+
+@dataclass(frozen=True, eq=False)
+class ImageFiles:
+    """Image files by their path below `root`."""
+
+    root: Path
+    paths: pa.StringArray
+    kind: Kind = "image"
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def take(self, index: Index) -> list[bytes]:
+        """Contents of some files; a file that can't be read gives ``b""``, which no decoder accepts."""
+        return [_read_bytes(self.root / path) for path in self.paths.take(index).to_pylist()]
+
+    def select(self, index: Index) -> ImageFiles:
+        """Store of some of the rows."""
+        return ImageFiles(self.root, self.paths.take(index))
+
+    def reading_order(self) -> Index:
+        """Rows in the order of the paths as given."""
+        return np.arange(len(self), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class ParquetImages:
+    """Encoded images in a column of parquet files (Hugging Face layout), read a row group at a time.
+
+    `rows` counts through `files` as if they were one table.
+    """
+
+    files: tuple[Path, ...]
+    column: str
+    rows: Index
+    kind: Kind = "image"
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def _groups(self) -> list[tuple[int, int]]:
+        return [
+            (number, group)
+            for number, file in enumerate(self.files)
+            for group in range(pq.ParquetFile(file).metadata.num_row_groups)
+        ]
+
+    @cached_property
+    def _starts(self) -> Index:
+        sizes = [
+            pq.ParquetFile(self.files[number]).metadata.row_group(group).num_rows
+            for number, group in self._groups
+        ]
+        return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
+
+    def take(self, index: Index) -> list[bytes]:
+        """Contents of some rows; a null gives ``b""``, which no decoder accepts."""
+        rows = self.rows[index]
+        group_of = np.searchsorted(self._starts, rows, side="right") - 1
+        blobs: list[bytes] = [b""] * len(rows)
+        for group in np.unique(group_of):
+            number, inner = self._groups[group]
+            column = _read_row_group(self.files[number], inner, self.column)
+            at = np.flatnonzero(group_of == group)
+            chosen = column.take(pa.array(rows[at] - self._starts[group]))
+            for position, blob in zip(at, chosen.to_pylist(), strict=True):
+                blobs[position] = blob or b""
+        return blobs
+
+    def select(self, index: Index) -> ParquetImages:
+        """Store of some of the rows."""
+        return ParquetImages(self.files, self.column, self.rows[index])
+
+    def reading_order(self) -> Index:
+        """Rows in the order of the file, so that each row group is read once."""
+        return np.argsort(self.rows, kind="stable").astype(np.int64)
+
+    def addresses(self, relative_to: Path) -> pa.StringArray:
+        """Each row as ``file.parquet#row``, the form in which a manifest points at it."""
+        file_starts = np.concatenate(
+            [[0], np.cumsum([pq.ParquetFile(file).metadata.num_rows for file in self.files])]
+        )
+        file_of = np.searchsorted(file_starts, self.rows, side="right") - 1
+        names = pa.array([relative_path(file, relative_to) for file in self.files], pa.string())
+        local = pa.array(self.rows - file_starts[file_of]).cast(pa.string())
+        return pc.binary_join_element_wise(names.take(file_of), local, "#")
+
+
+@dataclass(frozen=True, eq=False)
+class ImageBytes:
+    """Encoded images in memory."""
+
+    blobs: pa.BinaryArray
+    kind: Kind = "image"
+
+    def __len__(self) -> int:
+        return len(self.blobs)
+
+    def take(self, index: Index) -> list[bytes]:
+        """Contents of some rows."""
+        return [blob or b"" for blob in self.blobs.take(index).to_pylist()]
+
+    def select(self, index: Index) -> ImageBytes:
+        """Store of some of the rows."""
+        return ImageBytes(self.blobs.take(index))
+
+    def reading_order(self) -> Index:
+        """Any order is as good as another in memory."""
+        return np.arange(len(self), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """Texts in memory, as one Arrow array."""
+
+    texts: pa.StringArray
+    kind: Kind = "text"
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def take(self, index: Index) -> list[str]:
+        """Some of the texts."""
+        return [text or "" for text in self.texts.take(index).to_pylist()]
+
+    def select(self, index: Index) -> Texts:
+        """Store of some of the rows."""
+        return Texts(self.texts.take(index))
+
+    def reading_order(self) -> Index:
+        """Any order is as good as another in memory."""
+        return np.arange(len(self), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """Embeddings, one row an item: (N, D) floats, finite."""
+
+    x: NDArray[np.floating]
+    kind: Kind = "vector"
+
+    def __post_init__(self) -> None:
+        if self.x.ndim != 2 or not np.issubdtype(self.x.dtype, np.floating):
+            raise InputError(
+                f"Embeddings must be a table of N×D floats, but have shape {self.x.shape} and type "
+                f"{self.x.dtype}; save them as a 2-D float array."
+            )
+        for start in range(0, len(self.x), 65536):  # in blocks: the table may be a memory map
+            bad = ~np.isfinite(self.x[start : start + 65536]).all(axis=1)
+            if bad.any():
+                raise InputError(
+                    f"Embeddings hold NaN or infinite values (first in row {start + int(bad.argmax())}); "
+                    "remove or repair these rows."
+                )
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, index: Index) -> NDArray[np.float32]:
+        """Some of the rows, as float32."""
+        return np.asarray(self.x[index], dtype=np.float32)
+
+    def select(self, index: Index) -> Vectors:
+        """Store of some of the rows."""
+        return Vectors(self.x[index])
+
+    def reading_order(self) -> Index:
+        """Rows as they stand."""
+        return np.arange(len(self), dtype=np.int64)
+
+
+Items = ImageFiles | ParquetImages | ImageBytes | Texts | Vectors
+
+
+def items_from_addresses(base: Path, addresses: pa.StringArray) -> ImageFiles | ParquetImages:
+    """Store for the `path` column of a manifest in folder `base`: image files, or rows ``file.parquet#row``."""
+    parts = pc.extract_regex(addresses, r"^(?P<file>.*\.parquet)#(?P<row>\d+)$")
+    if parts.null_count == len(parts):
+        return ImageFiles(base, addresses)
+    if parts.null_count:
+        raise InputError(
+            f"The paths in {base} mix image files and parquet rows ('file.parquet#row'); use one of the two."
+        )
+    named = parts.field("file").dictionary_encode()
+    files = tuple(base / name for name in named.dictionary.to_pylist())
+    for file in files:
+        if not file.is_file():
+            raise InputError(
+                f"{file} is not there, but the manifest points at rows of it; put it back, or make the split again."
+            )
+    sizes = np.array([parquet_file(file).metadata.num_rows for file in files], dtype=np.int64)
+    file_of = named.indices.to_numpy()
+    local = parts.field("row").cast(pa.int64()).to_numpy()
+    beyond = local >= sizes[file_of]
+    if beyond.any():
+        at = int(beyond.argmax())
+        raise InputError(f"{files[file_of[at]]} has no row {local[at]}; make the split again from this file.")
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+    return ParquetImages(files, image_column(files[0]), starts[file_of] + local)
+
+
+def parquet_file(path: Path) -> pq.ParquetFile:
+    """Open a parquet file, or say in a sentence that it can't be read."""
+    try:
+        return pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(
+            f"{path} can't be read as parquet (it may be truncated or of another format); make or fetch it again."
+        ) from error
+
+
+def image_column(path: Path) -> str:
+    """Name of the column that holds images: a struct with ``bytes``, or plain binary."""
+    schema = parquet_file(path).schema_arrow
+    for field in schema:
+        if pa.types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0:
+            return str(field.name)
+    for field in schema:
+        if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
+            return str(field.name)
+    raise InputError(f"{path} has no image column (a struct with 'bytes'); its columns are {schema.names}.")
+
+
+@lru_cache(maxsize=2)
+def _read_row_group(file: Path, group: int, column: str) -> pa.Array:
+    try:
+        table = pq.ParquetFile(file).read_row_group(group, columns=[column])
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{file} is damaged (row group {group} can't be read); fetch it again.") from error
+    values = table.column(column).combine_chunks()
+    return values.field("bytes") if pa.types.is_struct(values.type) else values
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def relative_path(path: Path, start: Path) -> str:
+    """`path` as seen from the folder `start`, with forward slashes."""
+    return Path(os.path.relpath(path.resolve(), start.resolve())).as_posix()
