@@ -6,6 +6,7 @@ those rows. `reading_order()` is the order that touches the disk least: whoever 
 
 from __future__ import annotations
 
+import io
 import os
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from PIL import Image
 
 from ltgcd.errors import InputError
 
@@ -74,8 +76,7 @@ class ParquetImages:
     @cached_property
     def _starts(self) -> Index:
         sizes = [
-            pq.ParquetFile(self.files[number]).metadata.row_group(group).num_rows
-            for number, group in self._groups
+            pq.ParquetFile(self.files[number]).metadata.row_group(group).num_rows for number, group in self._groups
         ]
         return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
 
@@ -103,9 +104,7 @@ class ParquetImages:
 
     def addresses(self, relative_to: Path) -> pa.StringArray:
         """Each row as ``file.parquet#row``, the form in which a manifest points at it."""
-        file_starts = np.concatenate(
-            [[0], np.cumsum([pq.ParquetFile(file).metadata.num_rows for file in self.files])]
-        )
+        file_starts = np.concatenate([[0], np.cumsum([pq.ParquetFile(file).metadata.num_rows for file in self.files])])
         file_of = np.searchsorted(file_starts, self.rows, side="right") - 1
         names = pa.array([relative_path(file, relative_to) for file in self.files], pa.string())
         local = pa.array(self.rows - file_starts[file_of]).cast(pa.string())
@@ -129,6 +128,29 @@ class ImageBytes:
     def select(self, index: Index) -> ImageBytes:
         """Store of some of the rows."""
         return ImageBytes(self.blobs.take(index))
+
+    def reading_order(self) -> Index:
+        """Any order is as good as another in memory."""
+        return np.arange(len(self), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class RawImages:
+    """Pixels in memory, (N, H, W, 3) uint8: CIFAR's own files. Encoded, without loss, only when asked for."""
+
+    pixels: NDArray[np.uint8]
+    kind: Kind = "image"
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def take(self, index: Index) -> list[bytes]:
+        """Some of the images, as PNG."""
+        return [_png(self.pixels[row]) for row in index]
+
+    def select(self, index: Index) -> RawImages:
+        """Store of some of the rows."""
+        return RawImages(self.pixels[index])
 
     def reading_order(self) -> Index:
         """Any order is as good as another in memory."""
@@ -195,7 +217,7 @@ class Vectors:
         return np.arange(len(self), dtype=np.int64)
 
 
-Items = ImageFiles | ParquetImages | ImageBytes | Texts | Vectors
+Items = ImageFiles | ParquetImages | ImageBytes | RawImages | Texts | Vectors
 
 
 def items_from_addresses(base: Path, addresses: pa.StringArray) -> ImageFiles | ParquetImages:
@@ -255,6 +277,12 @@ def _read_row_group(file: Path, group: int, column: str) -> pa.Array:
         raise InputError(f"{file} is damaged (row group {group} can't be read); fetch it again.") from error
     values = table.column(column).combine_chunks()
     return values.field("bytes") if pa.types.is_struct(values.type) else values
+
+
+def _png(pixels: NDArray[np.uint8]) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels)).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def _read_bytes(path: Path) -> bytes:

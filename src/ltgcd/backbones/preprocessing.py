@@ -1,11 +1,11 @@
-"""From the bytes of an image file to the rows of a batch: the transforms of METHODS §1.3, declared and seeded.
+"""From the bytes of an image file to the rows of a batch: the transforms of GCD and SimGCD, seeded.
 
 View 0 of an item is the test view (resize the shorter side, centre crop), views 1, 2, … are training views
-(resize, random crop, horizontal flip). The published pipeline also calls ColorJitter with its default arguments,
-which does nothing; it is left out here. The sizes follow torchvision's conventions to the pixel.
+(resize, random crop, horizontal flip). The published pipeline also calls ColorJitter with its default
+arguments, which does nothing; it is left out. The sizes follow torchvision's conventions to the pixel.
 
 Where a crop lies and whether it is mirrored is read off a hash of (seed, item id, view), not drawn from a
-generator: view v of an item is the same on every run, whatever else the collection holds and in whatever order.
+generator: view v of an item is the same on every run, whatever else the collection holds, in whatever order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import ExifTags, Image
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 from ltgcd.errors import InputError
 
@@ -35,6 +35,7 @@ MAX_PIXELS = 178_956_970
 MAX_RESIZED_PIXELS = 1 << 24
 
 _CURE = "replace the file or take it out of the collection"
+_NO_RANGE = ", which have no agreed range of brightness; save it with 8 or 16 bits."
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -49,9 +50,9 @@ _UPRIGHT = {
 def decode(blob: bytes) -> Image.Image:
     """Decode an image file to RGB, upright, over white.
 
-    Differs from ``PIL.Image.open(…).convert("RGB")`` where that shows something nobody sees: the EXIF orientation
-    is honoured, transparency is laid over white, and 16-bit grey keeps its upper 8 bits instead of being clipped.
-    Of an animation the first frame counts.
+    Differs from ``PIL.Image.open(…).convert("RGB")`` where that shows something else than a viewer does: the
+    EXIF orientation is honoured, transparency is laid over white, and 16-bit grey keeps its upper 8 bits instead
+    of being clipped. Of an animation the first frame counts.
 
     Parameters
     ----------
@@ -66,28 +67,27 @@ def decode(blob: bytes) -> Image.Image:
     Raises
     ------
     InputError
-        If the bytes are no image, are cut short, hold more than `MAX_PIXELS` pixels, or have no agreed range of
-        brightness (floating point, 32-bit integers).
+        If the bytes are no image, are cut short, hold more than `MAX_PIXELS` pixels, or have no agreed range
+        of brightness (floating point, 32-bit integers).
     """
     if not blob:
         raise InputError(f"The image file is empty; {_CURE}.")
     try:
-        image = Image.open(io.BytesIO(blob))
-        if image.width * image.height > MAX_PIXELS:
+        file = Image.open(io.BytesIO(blob))
+        if file.width * file.height > MAX_PIXELS:
             raise Image.DecompressionBombError
-        image.load()
-        image = _upright(image)
+        file.load()
+        return _rgb(_upright(file))
+    except InputError:
+        raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise InputError(
-            f"The image has more than {MAX_PIXELS // 10**6} million pixels; make it smaller."
-        ) from error
-    except Image.UnidentifiedImageError as error:
+        limit = MAX_PIXELS // 10**6
+        raise InputError(f"The image has more than {limit} million pixels; make it smaller.") from error
+    except UnidentifiedImageError as error:
         raise InputError(f"The file is not an image that Pillow can read; {_CURE}.") from error
     except Exception as error:  # a decoder that is fed broken bytes may raise anything
-        raise InputError(
-            f"The image cannot be decoded ({error or type(error).__name__}); {_CURE}."
-        ) from error
-    return _rgb(image)
+        reason = str(error) or type(error).__name__
+        raise InputError(f"The image cannot be decoded, {reason}; {_CURE}.") from error
 
 
 def _upright(image: Image.Image) -> Image.Image:
@@ -100,15 +100,11 @@ def _upright(image: Image.Image) -> Image.Image:
 
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode == "F":
-        raise InputError(
-            "The image holds floating-point values, which have no agreed range; save it with 8 or 16 bits."
-        )
+        raise InputError(f"The image holds floating-point values{_NO_RANGE}")
     if image.mode.startswith("I"):
         values = np.asarray(image)
         if int(values.min()) < 0 or int(values.max()) > 0xFFFF:
-            raise InputError(
-                "The image holds 32-bit values, which have no agreed range; save it with 8 or 16 bits."
-            )
+            raise InputError(f"The image holds 32-bit values{_NO_RANGE}")
         return Image.fromarray((values >> 8).astype(np.uint8)).convert("RGB")
     if image.mode in {"RGBA", "RGBa", "LA", "La", "PA"} or "transparency" in image.info:
         white = Image.new("RGBA", image.size, "white")
@@ -153,8 +149,8 @@ class Preprocessing:
     def fingerprint(self) -> str:
         """Everything here that decides the values of a batch: the preprocessing's part of a cache key.
 
-        Pillow's version is not in it: a new one may round a pixel differently, and that is no reason to embed a
-        collection again.
+        Pillow's version is not in it: a new one may round a pixel differently, and that is no reason to embed
+        a collection again.
         """
         mean, std = (",".join(repr(float(value)) for value in values) for values in (self.mean, self.std))
         return (
@@ -163,13 +159,13 @@ class Preprocessing:
         )
 
     def resized(self, width: int, height: int) -> tuple[int, int]:
-        """Width and height after resizing the shorter side; the longer one is rounded down, as in torchvision."""
+        """Width and height after resizing the shorter side; the longer one is rounded down."""
         if width <= height:
             return self.resize, int(self.resize * height / width)
         return int(self.resize * width / height), self.resize
 
     def window(self, width: int, height: int, item_id: str, view: int) -> tuple[int, int, bool]:
-        """Left edge, top edge and mirroring of a view inside the resized image of `width` × `height` pixels."""
+        """Left edge, top edge and mirroring of a view in the resized image of `width` × `height` pixels."""
         left, top = width - self.image_size, height - self.image_size
         if view == 0:
             return round(left / 2), round(top / 2), False
@@ -181,8 +177,8 @@ class Preprocessing:
     def views(self, blob: bytes, item_id: str, n_views: int) -> NDArray[np.uint8]:
         """Decode and resize an image once, and cut all its views out of it.
 
-        An image so long and thin that its resized form would fill the memory is resized within each crop instead,
-        from the same source pixels with the same filter; the rounding may then differ by one grey level.
+        An image so long and thin that its resized form would fill the memory is resized within each crop
+        instead, from the same source pixels with the same filter; the rounding may differ by a grey level.
 
         Parameters
         ----------
@@ -219,9 +215,7 @@ class Preprocessing:
             out[view] = crop[:, ::-1] if mirror else crop
         return out
 
-    def _resized_crop(
-        self, image: Image.Image, width: int, height: int, left: int, top: int
-    ) -> NDArray[np.uint8]:
+    def _resized_crop(self, image: Image.Image, width: int, height: int, left: int, top: int) -> NDArray[np.uint8]:
         size = self.image_size
         x, y = image.width / width, image.height / height
         right = min((left + size) * x, image.width)
@@ -279,8 +273,6 @@ class Preprocessing:
         torch.Tensor of float32, shape (B, 3, H, W)
             In memory the channels stay last, which convolutions on a CPU prefer.
         """
-        mean, std = (
-            torch.tensor(values, dtype=torch.float32).view(3, 1, 1) for values in (self.mean, self.std)
-        )
+        mean, std = (torch.tensor(values, dtype=torch.float32).view(3, 1, 1) for values in (self.mean, self.std))
         batch = torch.from_numpy(np.ascontiguousarray(views)).permute(0, 3, 1, 2).float()
         return batch.div_(255).sub_(mean).div_(std)

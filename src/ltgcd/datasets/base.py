@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -61,7 +61,8 @@ class Dataset:
     n_classes, n_old : int
         All classes, and those labelled in the standard protocol (METHODS §1.1).
     old_classes : callable
-        ``old_classes(seed)`` gives the Old classes in protocol order. Most benchmarks fix them and ignore the seed.
+        ``old_classes(seed)`` gives the Old classes in protocol order; where no protocol fixes them, all classes in the
+        order of the seed, of which the first `n_old` are Old. New classes that it does not list follow ascending.
     licence, origin, citation : str
         A line each: what may be done with it, where it comes from, what to cite.
     archives : tuple of Archive
@@ -72,6 +73,10 @@ class Dataset:
         ``read(folder, part)`` returns the pool of a part, from the original layout or Hugging Face parquet.
     heads : dict
         Preset of a long-tail split to its largest class: (n_1 of D^l, n_1 of D^u). Empty where none is published.
+    preset : str
+        Preset of a split where none is asked for (`ltgcd.splits.SplitConfig`).
+    folders : tuple of str
+        Names under which its folder is usually found, besides its own name.
     """
 
     name: str
@@ -87,9 +92,21 @@ class Dataset:
     read: Callable[[Path, Part], Pool]
     archives: tuple[Archive, ...] = ()
     heads: dict[str, tuple[int, int]] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    preset: str = "natural"
+
+
+def fixed_classes(classes: Sequence[int]) -> Callable[[int], list[int]]:
+    """Old classes that a published protocol fixes, whatever the seed."""
+    return lambda seed: list(classes)
+
+
+def random_order(n_classes: int) -> Callable[[int], list[int]]:
+    """All classes in a random order, for a dataset without a published protocol: the first `n_old` are Old."""
+    return lambda seed: [int(c) for c in np.random.RandomState(seed).permutation(n_classes)]
 
 
 def class_order(dataset: Dataset, seed: int) -> list[int]:
-    """Old classes in protocol order, then the New ones ascending: the position is the remapped label."""
-    old = dataset.old_classes(seed)
-    return old + sorted(set(range(dataset.n_classes)) - set(old))
+    """Old classes in protocol order, then the New ones: the position is the remapped label."""
+    listed = dataset.old_classes(seed)
+    return listed + sorted(set(range(dataset.n_classes)) - set(listed))

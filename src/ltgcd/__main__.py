@@ -1,0 +1,5 @@
+"""``python -m ltgcd`` is the command ``ltgcd``."""
+
+from ltgcd.cli import main
+
+main()

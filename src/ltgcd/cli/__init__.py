@@ -1,0 +1,52 @@
+"""The command line: parse, call, print. Imports are inside the commands, so that ``--help`` is instant."""
+
+from __future__ import annotations
+
+from typing import Annotated, NoReturn
+
+import typer
+
+from ltgcd.cli import data, run
+
+app = typer.Typer(
+    name="ltgcd",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Find the categories nobody labelled: how many classes are there, and which item belongs to which?",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"ltgcd {version('ltgcd')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command()(run.demo)
+app.add_typer(data.datasets_app, name="datasets")
+app.command()(data.split)
+app.command()(data.inspect)
+app.command()(data.embed)
+app.command("estimate-k")(run.estimate_k)
+app.command()(run.train)
+app.command()(run.evaluate)
+
+
+def main() -> NoReturn:
+    """Entry point of the ``ltgcd`` command."""
+    app()
+    raise SystemExit(0)

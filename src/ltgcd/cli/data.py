@@ -1,0 +1,229 @@
+"""Commands about data: datasets, split, inspect, embed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ltgcd.cli.common import Data, Json, Labels, Seed, SourcePath, report, status
+
+datasets_app = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
+
+
+def split(
+    name: Annotated[str, typer.Argument(help="Dataset (see 'ltgcd datasets'), or a fully labelled source of yours.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for split.parquet.")],
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset", help="paper-counts, text-literal, bacon (long tails made), gcd or natural (all items)."
+        ),
+    ] = None,
+    imbalance: Annotated[float, typer.Option("--lambda", help="Imbalance factor λ of the long-tail presets.")] = 10.0,
+    seed: Seed = 0,
+    n_old: Annotated[int | None, typer.Option("--old", help="Number of old (labelled) classes.")] = None,
+    n_new: Annotated[int | None, typer.Option("--new", help="Number of new classes.")] = None,
+    sampling: Annotated[
+        str | None, typer.Option("--label-sampling", help="Draw labelled items per-class or by instance.")
+    ] = None,
+    share: Annotated[float, typer.Option("--label-share", help="Share of the old items that is labelled.")] = 0.5,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Make a benchmark split: old and new classes, a labelled part, a long tail.
+
+    \b
+    Examples:
+      ltgcd split cifar100 --preset paper-counts --lambda 10 --seed 0 --out splits/cifar100-lt
+      ltgcd split plankton --preset natural --out splits/plankton
+      ltgcd split my-embeddings.npz --preset natural --old 5 --out splits/mine
+    """
+
+    def work() -> dict[str, Any]:
+        from ltgcd.splits import make_split
+
+        return make_split(
+            name,
+            out,
+            preset=preset,
+            imbalance=imbalance,
+            seed=seed,
+            n_old=n_old,
+            n_new=n_new,
+            label_sampling=sampling,
+            label_share=share,
+            data=data,
+        )
+
+    def show(result: dict[str, Any]) -> None:
+        print(
+            f"{result['dataset']} ({result['preset']}, seed {result['seed']}): {result['n_labelled']} labelled and "
+            f"{result['n_unlabelled']} unlabelled items, {result['n_old']} old and {result['n_new']} new classes, "
+            f"λ = {result['lambda_labelled']:.1f} / {result['lambda_unlabelled']:.1f}."
+        )
+        print(f"{result['path']} (checksum {result['checksum'][:12]})")
+
+    report(work, show, as_json)
+
+
+def inspect(source: SourcePath, labels: Labels = None, as_json: Json = False) -> None:
+    """Check a source before a long run: read all of it, decode every image, and say what it holds.
+
+    \b
+    Examples:
+      ltgcd inspect photos/
+      ltgcd inspect photos/ --labels labels.csv
+      ltgcd inspect embeddings.npz --json
+    """
+
+    def work() -> dict[str, Any]:
+        from ltgcd.inspection import inspect_source
+
+        return inspect_source(source, labels)
+
+    def show(result: dict[str, Any]) -> None:
+        print(
+            f"{result['n']} {result['kind']}s: {result['n_labelled']} labelled in {result['n_old']} classes "
+            f"(λ = {result['lambda_labelled']:.1f}), {result['n_unlabelled']} unlabelled; "
+            f"{'with' if result['has_truth'] else 'no'} y_true. Ready for discovery."
+        )
+
+    report(work, show, as_json)
+
+
+def embed(
+    source: SourcePath,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the features; run again to go on or to add items.")],
+    backbone: Annotated[
+        str | None,
+        typer.Option("--backbone", help="Default: efficientnet_lite2 for images, minilm for texts."),
+    ] = None,
+    views: Annotated[int, typer.Option("--views", help="Training views an image, beside the test view.")] = 0,
+    image_size: Annotated[int | None, typer.Option("--image-size", help="Side of a view in pixels.")] = None,
+    weights: Annotated[Path | None, typer.Option("--weights", help="Local weights: a folder or a file.")] = None,
+    trained_blocks: Annotated[int, typer.Option("--trained-blocks", help="Last blocks left for training.")] = 1,
+    engine: Annotated[str, typer.Option("--engine", help="torch, or openvino (faster on CPUs).")] = "torch",
+    labels: Labels = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at a broken image instead of skipping it.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Compute the features of a source once, and keep them on disk. Interrupt it freely: it goes on where it stopped.
+
+    \b
+    Examples:
+      ltgcd embed photos/ --out features/photos
+      ltgcd embed splits/cifar100-lt --backbone efficientnet_lite2 --image-size 128 --views 4 --out features/cifar
+      ltgcd embed tickets.csv --out features/tickets --json
+    """
+
+    def work() -> dict[str, Any]:
+        from ltgcd.backbones import default_backbone, load_backbone
+        from ltgcd.features import embed as run
+        from ltgcd.items import Vectors
+        from ltgcd.sources import read_source
+
+        read = read_source(source, labels)
+        items = read.collection.items
+        name = backbone or default_backbone(items.kind)
+        dim = items.x.shape[1] if isinstance(items, Vectors) else None
+        model = load_backbone(name, image_size=image_size, weights=weights, trained_blocks=trained_blocks, dim=dim)
+        result = run(read, model, out, views=views, engine=engine, strict=strict, notify=status)
+        return {
+            "n": result.n,
+            "dim": result.dim,
+            "skipped": len(result.skipped),
+            "images_per_second": round(result.images_per_second, 1),
+            "path": str(result.path),
+            "embedded": result.embedded,
+            "views": views,
+            "disk_bytes": result.disk_bytes,
+            "skipped_ids": [item_id for item_id, _ in result.skipped[:100]],
+        }
+
+    def show(result: dict[str, Any]) -> None:
+        print(
+            f"{result['n']} items with {result['dim']} features in {result['path']} ({result['embedded']} new, "
+            f"{result['images_per_second']:.0f} a second, {result['disk_bytes'] / 1e6:,.0f} MB)."
+        )
+        if result["skipped"]:
+            names = ", ".join(result["skipped_ids"][:5]) + (" …" if result["skipped"] > 5 else "")
+            print(f"{result['skipped']} could not be read: {names}. The reasons are in {result['path']}/skipped.csv.")
+
+    report(work, show, as_json)
+
+
+@datasets_app.callback(invoke_without_command=True)
+def datasets(context: typer.Context, data: Data = None, as_json: Json = False) -> None:
+    """List the benchmark datasets and say which are on this machine.
+
+    \b
+    Examples:
+      ltgcd datasets
+      ltgcd datasets get cifar100
+    """
+    if context.invoked_subcommand is not None:
+        return
+
+    def work() -> dict[str, Any]:
+        from ltgcd.datasets import DATASETS, data_root, locate
+
+        root = data_root(data)
+        rows = []
+        for dataset in DATASETS.values():
+            found = locate(dataset, root)
+            rows.append(
+                {
+                    "name": dataset.name,
+                    "title": dataset.title,
+                    "kind": dataset.kind,
+                    "n_classes": dataset.n_classes,
+                    "n_old": dataset.n_old,
+                    "licence": dataset.licence,
+                    "present": found is not None,
+                    "path": None if found is None else str(found),
+                    "get": f"ltgcd datasets get {dataset.name}" if dataset.archives else dataset.how,
+                }
+            )
+        return {"root": str(root), "datasets": rows}
+
+    def show(result: dict[str, Any]) -> None:
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table("name", "what", "classes (old)", "here", "licence", "how to get it")
+        for row in result["datasets"]:
+            table.add_row(
+                row["name"],
+                row["title"],
+                f"{row['n_classes']} ({row['n_old']})",
+                "yes" if row["present"] else "no",
+                row["licence"],
+                "" if row["present"] else row["get"],
+            )
+        Console().print(table)
+        print(f"Looked in {result['root']}; --data DIR or $LTGCD_DATA changes it.")
+
+    report(work, show, as_json)
+
+
+@datasets_app.command("get")
+def datasets_get(
+    name: Annotated[str, typer.Argument(help="Dataset.")], data: Data = None, as_json: Json = False
+) -> None:
+    """Fetch a dataset, with a progress bar, a checksum and resume; or say how to get it by hand.
+
+    \b
+    Examples:
+      ltgcd datasets get cifar100
+      ltgcd datasets get cub200 --data ~/data
+    """
+
+    def work() -> dict[str, Any]:
+        from ltgcd.datasets import data_root
+        from ltgcd.datasets.download import get
+
+        return {"name": name, "path": str(get(name, data_root(data)))}
+
+    report(work, lambda result: print(result["path"]), as_json)

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+# One numerical thread a test process: two pytest workers share two cores.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+ROOT = Path(__file__).parents[1]
+
+
+def data_folder() -> Path | None:
+    """Folder of the real data: $LTGCD_DATA, or ../shared/data beside the checkout."""
+    folder = Path(os.environ.get("LTGCD_DATA", ROOT.parent / "shared" / "data"))
+    return folder if folder.is_dir() else None
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    folder = data_folder()
+    if folder is None:
+        pytest.skip("no real data: set LTGCD_DATA to a folder that holds cifar100, plankton, clinc150, banking77")
+    return folder
+
+
+def image_bytes(seed: int, size: tuple[int, int] = (12, 10), form: str = "PNG") -> bytes:
+    pixels = np.random.RandomState(seed).randint(0, 256, (size[1], size[0], 3)).astype(np.uint8)
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, form)
+    return out.getvalue()
+
+
+@pytest.fixture
+def image_folder(tmp_path: Path) -> Path:
+    """Three labelled images of two classes, two unlabelled ones, and a file that is no image."""
+    for number, name in enumerate(["cat/a.png", "cat/b.png", "dog/c.jpg", "unlabelled/d.png", "unlabelled/deep/e.jpg"]):
+        path = tmp_path / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(image_bytes(number, form="PNG" if name.endswith("png") else "JPEG"))
+    (tmp_path / "photos" / "notes.txt").write_text("not an image")
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def npz(tmp_path: Path) -> Callable[..., Path]:
+    """Write an .npz; by default three well separated blobs, two of them partly labelled."""
+
+    def write(name: str = "source.npz", **changes: Any) -> Path:
+        random = np.random.RandomState(0)
+        true = np.repeat([0, 1, 2], [20, 12, 8])
+        arrays: dict[str, Any] = {
+            "x": (np.eye(3, 5)[true] * 5 + random.randn(40, 5) * 0.2).astype(np.float32),
+            "y": np.where((true < 2) & (np.arange(40) % 2 == 0), true, -1),
+            "y_true": true,
+        }
+        arrays.update(changes)
+        path = tmp_path / name
+        np.savez(path, **{key: value for key, value in arrays.items() if value is not None})
+        return path
+
+    return write
+
+
+class Result:
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
+
+    @property
+    def json(self) -> dict[str, Any]:
+        value: dict[str, Any] = json.loads(self.out)
+        return value
+
+
+def run_cli(*arguments: object, cwd: Path | None = None, **environment: str) -> Result:
+    """Run the real command in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ltgcd", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, **environment},
+        timeout=300,
+        check=False,
+    )
+    return Result(done)
