@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -54,7 +55,9 @@ def openvino_engine(backbone: Backbone, batch_size: int) -> Run:
         raise InputError("OpenVINO is not installed: pip install 'ltgcd[openvino]', or leave out --engine.") from error
     size = backbone.preprocessing.image_size
     shape = (batch_size, 3, size, size)
-    model = ov.convert_model(_Plain(backbone.trunk), example_input=torch.zeros(shape), input=[shape])
+    with warnings.catch_warnings():  # tracing fixes the padding to this image size, which is what is wanted
+        warnings.simplefilter("ignore")
+        model = ov.convert_model(_Plain(backbone.trunk), example_input=torch.zeros(shape), input=[shape])
     settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
     compiled = ov.Core().compile_model(model, "CPU", settings)
 

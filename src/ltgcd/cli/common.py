@@ -44,7 +44,7 @@ def report(work: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any]], 
 
 def status(message: str) -> None:
     """Say on stderr which stage has begun."""
-    print(f"· {message} …", file=sys.stderr, flush=True)
+    print(f"· {message}", file=sys.stderr, flush=True)
 
 
 def print_scores(result: dict[str, Any], rows: dict[str, str]) -> None:
