@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from conftest import image_bytes
+from conftest import image_bytes, run_cli
 from ltgcd.cli import app
 
 Npz = Callable[..., Path]
@@ -45,6 +48,14 @@ def test_a_source_that_is_not_there(tmp_path: Path) -> None:
 def test_a_source_of_unknown_kind(tmp_path: Path) -> None:
     (tmp_path / "notes.docx").write_text("x")
     assert "notes.docx is of an unknown kind" in fails("inspect", tmp_path / "notes.docx")
+
+
+@pytest.mark.parametrize("command", ["inspect", "estimate-k", "train"])
+def test_the_sentence_names_the_source(npz: Npz, tmp_path: Path, command: str) -> None:
+    out = ["--out", tmp_path / "run"] if command == "train" else []
+    assert "No item is labelled in" in (sentence := fails(command, npz(y=np.full(40, -1)), *out))
+    assert "source.npz" in sentence
+    assert "source.npz, so there is nothing" in fails(command, npz(y=np.arange(40) % 3), *out)
 
 
 @pytest.mark.parametrize("command", ["inspect", "estimate-k", "train"])
@@ -238,3 +249,226 @@ def test_a_damaged_run(npz: Npz, tmp_path: Path) -> None:
     assert "no assignments.parquet yet" in fails("evaluate", out)
     (out / "config.toml").write_text("[run")
     assert "config.toml is damaged" in fails("evaluate", out)
+
+
+# ---------------------------------------------------------------- tables
+
+
+def test_a_column_name_that_occurs_twice(image_folder: Path, tmp_path: Path) -> None:
+    manifest = tmp_path / "m.csv"
+    manifest.write_text("text,label,label\none,x,y\ntwo,,\n")
+    assert "m.csv has more than one column called 'label'" in fails("inspect", manifest)
+    labels = tmp_path / "labels.csv"
+    labels.write_text("id,id,label\ncat/a.png,1,cat\n")
+    assert "more than one column called 'id'" in fails("inspect", image_folder, "--labels", labels)
+    predictions = tmp_path / "p.csv"
+    predictions.write_text("label,y_true,y_true\n1,2,3\n")
+    assert "more than one column called 'y_true'" in fails("evaluate", predictions, "--n-old", 1)
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"]), pa.array(["x"])], ["text", "text", "label"])
+    pq.write_table(table, tmp_path / "t.parquet")
+    assert "t.parquet has more than one column called 'text'" in fails("inspect", tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_a_csv_with_other_separators(tmp_path: Path, separator: str) -> None:
+    (tmp_path / "m.csv").write_text(f"text{separator}label\na{separator}x\n")
+    assert "separate columns by commas" in fails("inspect", tmp_path / "m.csv")
+
+
+def test_a_quote_that_is_never_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ltgcd.labels.CELL_BYTES", 1 << 16)
+    (tmp_path / "m.csv").write_text('text,label\n"open,x\n' + "more,\n" * 100_000)
+    assert "m.csv has a row of more than" in fails("inspect", tmp_path / "m.csv")
+
+
+def test_names_that_are_too_long_for_the_system(tmp_path: Path) -> None:
+    assert "is not there" in fails("inspect", "x" * 5000)
+    (tmp_path / "m.csv").write_text(f"path,label\n{'x' * 5000},cat\nb.png,\n")
+    assert "names 2 files that are not there" in fails("inspect", tmp_path / "m.csv")
+    (tmp_path / "m.csv").write_text(f"path,label\nrows.parquet#{'9' * 30},cat\n")
+    assert "names 1 files that are not there" in fails("inspect", tmp_path / "m.csv")
+
+
+LATIN1 = pa.Array.from_buffers(
+    pa.string(), 2, [None, pa.py_buffer(np.array([0, 1, 2], np.int32)), pa.py_buffer(b"\xe9\xe8")]
+)
+
+
+@pytest.mark.parametrize("values", [pa.array([["a"], ["b"]]), pa.array([b"\xff", b"b"]), LATIN1])
+@pytest.mark.parametrize("column", ["text", "path", "id", "label"])
+def test_columns_that_are_no_text(tmp_path: Path, column: str, values: pa.Array) -> None:
+    columns = {"text": ["a", "b"], "label": ["x", None], column: values}
+    if column == "path":
+        del columns["text"]
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    sentence = fails("inspect", tmp_path / "t.parquet")
+    assert "t.parquet has" in sentence
+    assert column in sentence
+
+
+@pytest.mark.parametrize("value", [float("inf"), 1e300, 2.0**60, 0.5])
+def test_floats_that_are_no_class_ids(tmp_path: Path, npz: Npz, value: float) -> None:
+    pq.write_table(pa.table({"text": ["a", "b"], "label": [value, None]}), tmp_path / "t.parquet")
+    assert "t.parquet has labels that are not whole numbers" in fails("inspect", tmp_path / "t.parquet")
+    assert "not whole numbers" in fails("inspect", npz(y=np.where(np.arange(40) < 9, value, -1)))
+
+
+def test_parquet_damaged_where_the_names_are(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    image = pa.array([{"bytes": image_bytes(i), "path": f"{i}" * 50} for i in range(200)])
+    pq.write_table(pa.table({"image": image, "label": ["x", None] * 100}), path, use_dictionary=False)
+    offset = pq.ParquetFile(path).metadata.row_group(0).column(1).data_page_offset
+    content = bytearray(path.read_bytes())
+    content[offset + 10 : offset + 60] = b"\xff" * 50
+    path.write_bytes(bytes(content))
+    assert "t.parquet is damaged" in fails("inspect", path)
+
+
+# ---------------------------------------------------------------- archives of arrays
+
+
+def test_archives_that_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    with path.open("wb") as file:
+        np.save(file, np.ones((3, 2)))
+    assert "a.npz can't be read as an .npz" in fails("inspect", path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x", "hello")
+    assert "a.npz can't be read as an .npz" in fails("inspect", path)
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (100000000000, 100), }".ljust(117) + "\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", b"\x93NUMPY\x01\x00v\x00" + header.encode())
+    assert "a.npz does not fit into memory" in fails("inspect", path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"x": np.ones((40, 0), np.float32)}, "shape (40, 0)"),
+        ({"x": np.array(1.0)}, "shape ()"),
+        ({"x": np.full((40, 5), 1e200)}, "too large for single precision (first in row 0)"),
+        ({"x": np.full((40, 5), 1e30, np.float32)}, "too large for single precision"),
+        ({"x": np.ones((0, 5)), "y": np.ones(0), "y_true": None}, "has no rows"),
+        ({"class_names": np.array("cat")}, "class_names as a list"),
+        ({"class_names": np.array(["cat", "cat", "dog"])}, "class_names as a list"),
+        ({"class_names": np.array(["2", "dog"])}, "a class 2 without a name"),
+        ({"n_old": np.array([1, 2])}, "has n_old = [1 2]"),
+        ({"n_old": np.array("two")}, "has n_old = two"),
+        ({"n_old": np.array(10**12)}, "has n_old = 1000000000000"),
+    ],
+)
+def test_arrays_that_make_no_sense(npz: Npz, changes: dict[str, Any], words: str) -> None:
+    sentence = fails("inspect", npz(**changes))
+    assert "source.npz" in sentence
+    assert words in sentence
+
+
+# ---------------------------------------------------------------- folders
+
+
+def test_a_file_name_that_is_not_utf8(image_folder: Path) -> None:
+    with open(os.fsencode(image_folder) + b"/cat/caf\xe9.png", "wb") as file:  # noqa: PTH123
+        file.write(image_bytes(1))
+    assert "not UTF-8 ('cat/caf\\udce9.png'); rename it" in fails("inspect", image_folder)
+
+
+def test_a_folder_that_may_not_be_listed(image_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a stand-in: the tests may run as root, who may list everything."""
+    scandir = os.scandir
+
+    def refuse(path: Any) -> Any:
+        if str(path).endswith("dog"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert "dog can't be listed (Permission denied)" in fails("inspect", image_folder)
+
+
+@pytest.mark.parametrize("command", ["train", "embed", "split", "demo"])
+def test_an_output_that_can_be_no_folder(npz: Npz, tmp_path: Path, command: str) -> None:
+    (tmp_path / "file").write_text("precious")
+    source = [npz(y=np.arange(40) % 3, y_true=None) if command == "split" else npz()] if command != "demo" else []
+    assert "file is a file; give a folder with --out" in fails(command, *source, "--out", tmp_path / "file")
+    sentence = fails(command, *source, "--out", tmp_path / "file" / "below")
+    assert "below can't be read or written (Not a directory)" in sentence
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_a_split_is_never_overwritten_by_a_run(npz: Npz, tmp_path: Path) -> None:
+    manifest = tmp_path / "m.csv"
+    manifest.write_text("text,label\n" + "".join(f"text {i},{'ab'[i % 2]}\n" for i in range(8)))
+    done = CliRunner().invoke(app, ["split", str(manifest), "--out", str(tmp_path / "s"), "--json"])
+    assert done.exit_code == 0, done.output
+    before = (tmp_path / "s" / "split.parquet").read_bytes()
+    assert "s is not empty" in fails("train", npz(), "--k", "3", "--out", tmp_path / "s")
+    assert (tmp_path / "s" / "split.parquet").read_bytes() == before
+
+
+def test_other_features_under_the_same_labels_are_another_run(npz: Npz, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert CliRunner().invoke(app, ["train", str(npz()), "--k", "3", "--out", str(out)]).exit_code == 0
+    x = np.random.RandomState(5).randn(40, 5).astype(np.float32)
+    assert "run holds another run" in fails("train", npz(x=x), "--k", "3", "--out", out)
+    true = np.random.RandomState(5).permutation(np.repeat([0, 1, 2], [20, 12, 8]))
+    assert "run holds another run" in fails("train", npz(y_true=true), "--k", "3", "--out", out)
+
+
+def test_a_run_that_another_tool_has_touched(npz: Npz, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert CliRunner().invoke(app, ["train", str(npz()), "--k", "3", "--out", str(out)]).exit_code == 0
+    path, split = out / "assignments.parquet", out / "split.parquet"
+    table, labels = pq.read_table(path), pq.read_table(split)
+    place = table.column_names.index("label")
+    for wrong in (table.column("name"), pa.nulls(40, pa.int64()), pa.array(np.full(40, -1))):
+        pq.write_table(table.set_column(place, "label", wrong), path)
+        assert "assignments.parquet has labels that are not class ids" in fails("evaluate", out)
+    pq.write_table(table.replace_schema_metadata(None), path)  # as pandas leaves it: fine
+    assert CliRunner().invoke(app, ["evaluate", str(out)]).exit_code == 0
+    pq.write_table(labels.drop(["id"]), split)
+    assert "split.parquet lacks the column" in fails("evaluate", out)
+
+
+# ---------------------------------------------------------------- options
+
+
+def test_numbers_that_make_no_sense(npz: Npz, tmp_path: Path) -> None:
+    full = npz("full.npz", y=np.repeat([0, 1, 2], [20, 12, 8]), y_true=None)
+    for value in ("nan", "inf"):
+        assert "λ must be at least 1" in fails("split", full, "--lambda", value, "--out", tmp_path / "o")
+    assert "--k takes 'auto'" in fails("train", npz(), "--k", "²", "--out", tmp_path / "o")
+    predictions = tmp_path / "p.csv"
+    predictions.write_text("label,y_true\n1,0\n")
+    assert "old classes is -1" in fails("evaluate", predictions, "--n-old", "-1")
+    predictions.write_text("label,y_true\n1,²\n")
+    assert "not integers" in fails("evaluate", predictions, "--n-old", "1")
+    predictions.write_text("label,y_true,y\n1,0,0\n")
+    assert "p.csv: There is no unlabelled item" in fails("evaluate", predictions)
+
+
+def test_a_backbone_for_something_else(npz: Npz, tmp_path: Path) -> None:
+    sentence = fails("embed", npz(), "--backbone", "efficientnet_lite0", "--out", tmp_path / "f")
+    assert "The source holds vectors, but efficientnet_lite0 takes images" in sentence
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["embed", "x.npz"], "--out"),
+        (["train", "x.npz", "--out", "r", "--seed", "-1"], "--seed"),
+        (["split", "x.npz", "--out", "r", "--seed", 2**32], "--seed"),
+        (["inspect", "x.npz", "--nope"], "--nope"),
+    ],
+)
+def test_wrong_options_are_one_object_too(arguments: list[object], words: str) -> None:
+    done = run_cli(*arguments, "--json")
+    assert done.code == 2
+    assert words in done.json["error"]
+    assert "Traceback" not in done.err
+
+
+def test_names_that_are_not_utf8_can_be_printed() -> None:
+    done = run_cli("inspect", os.fsdecode(b"caf\xe9"), "--json")
+    assert done.code == 2, done.err
+    assert "is not there" in done.json["error"]
+    assert run_cli("inspect", "café", "--json", PYTHONIOENCODING="ascii").json["error"].startswith("café is not there")

@@ -107,7 +107,7 @@ def test_broken_images_are_reported_and_the_rest_is_right(tmp_path: Path) -> Non
     )
     with pytest.raises(InputError, match="'im-0003'"):
         embed(images(70, broken=(3, 40)), tiny_backbone(), tmp_path / "strict", strict=True)
-    with pytest.raises(InputError, match="None of the 2 items"):
+    with pytest.raises(InputError, match=r"None of the 2 items could be read \(the first is 'im-0000': .*\); .*\.$"):
         embed(images(2, broken=(0, 1)), tiny_backbone(), tmp_path / "all")
 
 
@@ -142,6 +142,47 @@ def test_changed_content_is_embedded_again_also_when_it_changes_back(tmp_path: P
     assert not np.array_equal(open_features(folder).take(np.array([7])), original)
     assert embed(source, tiny_backbone(), folder).embedded == 1
     np.testing.assert_allclose(open_features(folder).take(np.array([7])), original, atol=2e-3)
+
+
+def test_changed_content_is_never_hidden_by_an_older_shard(tmp_path: Path) -> None:
+    """A damaged shard leaves a gap; new content of an item in a later shard must not go into it."""
+    folder = tmp_path / "f"
+    embed(images(50), tiny_backbone(), folder)  # shards of 32 and 18
+    embed(images(60), tiny_backbone(), folder)  # and of 10
+    original = open_features(folder).take(np.array([55]))
+    (folder / "shard-00001.npy").unlink()
+    blobs = images(60).collection.items.take(np.arange(60))
+    blobs[55] = image_bytes(999, (20, 24))
+    changed = Collection(images(60).collection.ids, ImageBytes(pa.array(blobs)), images(60).collection.y, ("cat",))
+    assert embed(Source(changed, None), tiny_backbone(), folder).embedded == 19
+    assert not np.array_equal(open_features(folder).take(np.array([55])), original)
+    assert embed(Source(changed, None), tiny_backbone(), folder).embedded == 0
+
+
+def test_remains_of_killed_runs_are_swept_away(tmp_path: Path) -> None:
+    folder = tmp_path / "f"
+    embed(images(10), tiny_backbone(), folder)
+    before = content(folder)
+    (folder / ".shard-00001.npy.123.tmp").write_bytes(b"half")
+    embed(images(10), tiny_backbone(), folder)
+    assert content(folder) == before
+
+
+def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    embed(images(10), tiny_backbone(), tmp_path / "f")
+    (tmp_path / "f" / "shard-copy.parquet").write_text("mine")
+    assert embed(images(10), tiny_backbone(), tmp_path / "f").embedded == 0
+    (tmp_path / "f" / "features.json").write_text("[]")
+    with pytest.raises(InputError, match=r"features\.json is damaged"):
+        embed(images(10), tiny_backbone(), tmp_path / "f")
+
+
+def test_a_tail_that_gives_nonsense_is_noticed(tmp_path: Path) -> None:
+    backbone = tiny_backbone()
+    nn.init.constant_(backbone.tail[1].weight, float("nan"))  # type: ignore[index]
+    with pytest.raises(InputError, match="NaN or infinite features"):
+        embed(images(10), backbone, tmp_path / "f")
+    assert not (tmp_path / "f" / "features.npz").exists()
 
 
 @pytest.mark.parametrize("change", ["weights", "size", "seed", "views"])
@@ -191,6 +232,18 @@ def test_too_little_room_is_an_error_at_the_start(tmp_path: Path, monkeypatch: p
         embed(images(40), tiny_backbone(), tmp_path / "f", notify=said.append)
     assert "this needs" in said[0]
     assert not list((tmp_path / "f").glob("shard-*"))
+
+
+def test_the_room_for_the_features_is_counted_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """40 items of 128 bytes in shards, and 24 + 128 each in the other files."""
+    for free, fits in ((40 * 280 * 0.9, False), (40 * 280 * 1.1, True)):
+        usage = shutil.disk_usage(tmp_path)._replace(free=int(free))
+        monkeypatch.setattr(features_module.shutil, "disk_usage", lambda _path, usage=usage: usage)
+        if fits:
+            embed(images(40), tiny_backbone(), tmp_path / "f")
+        else:
+            with pytest.raises(InputError, match="has room for 0 MB"):
+                embed(images(40), tiny_backbone(), tmp_path / "f")
 
 
 def test_two_processes_keep_out_of_each_others_way(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,9 @@ from ltgcd.collection import Collection, Source, Truth
 from ltgcd.discovery import train
 from ltgcd.errors import InputError
 from ltgcd.items import ImageBytes, ImageFiles, ParquetImages, Texts, Vectors
-from ltgcd.labels import label_names, names_of
+from ltgcd.labels import label_names, names_of, sorted_names
+from ltgcd.npz import Rows, write_npz
+from ltgcd.runs import read_run_labels
 from ltgcd.sources import read_source, write_source
 
 
@@ -60,6 +63,12 @@ def test_folder_takes_classes_from_sub_folders(image_folder: Path) -> None:
     }
     assert truth is None
     assert collection.items.take(np.array([1])) == [(image_folder / "cat/b.png").read_bytes()]
+
+
+def test_folder_here_and_names_with_line_ends(image_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (image_folder / "dog" / "two\nlines.png").write_bytes(image_bytes(9))
+    monkeypatch.chdir(image_folder)
+    assert rows(read_source(".").collection)["dog/two\nlines.png"] == "dog"
 
 
 def test_folder_with_a_labels_csv(image_folder: Path, tmp_path: Path) -> None:
@@ -230,11 +239,135 @@ def test_labels_survive_any_names(labels: list[str | None]) -> None:
         (pa.array(["a", None, " ", "a"]).dictionary_encode(), ["a", None, None, "a"]),
         (pa.array([True, False, None]), ["true", "false", None]),
         (pa.nulls(2), [None, None]),
-        (pa.array(["007", "7", "-1", ""]), ["7", "7", None, None]),
+        (pa.array(["007", "7", "-1", ""]), ["007", "7", None, None]),  # a folder 007 and the label 007 are one class
+        (pa.array(["12.0", "-1.0", "3."]), ["12", None, "3"]),
+        (pa.array(["9" * 30, "5"]), ["9" * 30, "5"]),
+        (pa.array(["²", "x"]), ["²", "x"]),
+        (pa.array([2**64 - 1, None], pa.uint64()), [str(2**64 - 1), None]),
+        (pa.array(np.array([3, -1, np.nan], np.float16)), ["3", None, None]),
+        (pa.array(["a", None], pa.string_view()), ["a", None]),
     ],
 )
 def test_label_types(column: pa.Array, expected: list[str | None]) -> None:
     assert label_names(column, "here").to_pylist() == expected
+
+
+def test_numbers_sort_by_value_and_other_digits_are_names() -> None:
+    assert sorted_names(pa.array(["10", "9", "9" * 30, "007", None])) == ["007", "9", "10", "9" * 30]
+    assert sorted_names(pa.array(["²", "1"])) == ["1", "²"]
+
+
+@pytest.mark.parametrize("form", [">i8", "float16", "longdouble", "int8"])
+def test_npz_labels_of_any_width_and_byte_order(npz, form: str) -> None:
+    true = np.repeat([0, 1, 2], [20, 12, 8])
+    y = np.where((true < 2) & (np.arange(40) % 2 == 0), true, -1)
+    collection, truth = read_source(npz(y=y.astype(form), y_true=true.astype(form)))
+    np.testing.assert_array_equal(collection.y, y)
+    assert truth is not None
+    np.testing.assert_array_equal(truth.y_true, true)
+
+
+def test_npz_ids_may_be_bytes(npz) -> None:
+    assert read_source(npz(ids=np.array([b"v%d" % i for i in range(40)]))).collection.ids[3].as_py() == "v3"
+
+
+def test_csv_of_a_spreadsheet(tmp_path: Path) -> None:
+    """A byte order mark, line ends of another system, empty lines, and a cell larger than Arrow's block."""
+    long = "word " * 600_000
+    rows_ = f'\ufefftext,label\r\n\r\n"one",x\r\n"{long}",\r\n'
+    (tmp_path / "m.csv").write_bytes(rows_.encode())
+    collection, _ = read_source(tmp_path / "m.csv")
+    assert collection.items.take(np.array([0, 1])) == ["one", long]
+    assert rows(collection) == {"0": "x", "1": None}
+
+
+def test_more_than_two_gigabytes_of_text_fit(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("text,label\none,x\ntwo,\n")
+    items = read_source(tmp_path / "m.csv").collection.items
+    assert isinstance(items, Texts)
+    assert pa.types.is_large_string(items.texts.type)  # a plain string array ends at 2 GB
+
+
+def test_links_in_a_circle_are_followed_once(image_folder: Path) -> None:
+    expected = read_source(image_folder).collection.ids
+    for name in ("one", "two"):  # two of them would be 2^40 folders
+        (image_folder / "unlabelled" / name).symlink_to("..", target_is_directory=True)
+    assert read_source(image_folder).collection.ids.equals(expected)
+    # Links into each other, and a folder that two classes share, are no circles at first sight.
+    (image_folder / "cat" / "dogs").symlink_to("../dog", target_is_directory=True)
+    (image_folder / "dog" / "cats").symlink_to("../cat", target_is_directory=True)
+    ids = set(read_source(image_folder).collection.ids.to_pylist())
+    assert ids == {*expected.to_pylist(), "cat/dogs/c.jpg", "dog/cats/a.png", "dog/cats/b.png"}
+
+
+# ---------------------------------------------------------------- names come back as they were
+
+
+def test_class_names_of_any_kind_survive_a_split_and_a_run(tmp_path: Path) -> None:
+    names = ("007", "7", "other", " padded", "1.0")
+    y = np.array([0, 1, 2, 3, 4, -1, -1])
+    truth = Truth(pa.array(list("abcdefg")), np.array([0, 1, 2, 3, 4, 1, 5]), (*names, "-1"), 5)
+    texts = Source(Collection(truth.ids, Texts(pa.array(list("abcdefg"))), y, names), truth)
+    assert_same(texts, read_source(write_source(tmp_path / "t.parquet", texts)))
+    x = np.random.RandomState(0).randn(7, 3).astype(np.float32)
+    vectors = Source(Collection(truth.ids, Vectors(x), y, names), truth)
+    train(vectors, tmp_path / "run", k=6)
+    stored = read_run_labels(tmp_path / "run")
+    assert stored.class_names == names
+    np.testing.assert_array_equal(stored.y, y)
+    assert stored.truth is not None
+    assert stored.truth.class_names == truth.class_names
+
+
+def test_labels_of_a_folder_with_leading_zeros_match_a_labels_csv(tmp_path: Path) -> None:
+    for number, name in enumerate(["001/a.png", "001/b.png", "002/c.png"]):
+        (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "photos" / name).write_bytes(image_bytes(number))
+    (tmp_path / "labels.csv").write_text("id,label\n001/a.png,001\n")
+    collection, truth = read_source(tmp_path / "photos", tmp_path / "labels.csv")
+    assert collection.class_names == ("001",)
+    assert truth is not None
+    assert truth.y_true.tolist() == [0, 0, 1]
+
+
+def test_a_truth_that_says_nothing_of_the_unlabelled_gives_no_scores(npz, tmp_path: Path) -> None:
+    source = read_source(npz())
+    for name, true in (("same", source.collection.y), ("none", np.full(40, -1))):
+        result = train(read_source(npz(y_true=true)), tmp_path / name, k=3)
+        assert result["acc"] is None
+        assert result["k"] == 3
+
+
+# ---------------------------------------------------------------- scale
+
+
+def test_blocks_of_rows_make_the_same_archive(tmp_path: Path) -> None:
+    x = np.random.RandomState(0).randn(10, 3).astype(np.float32)
+    write_npz(tmp_path / "a.npz", {"x": Rows(x.shape, (x[i : i + 4] for i in range(0, 10, 4))), "y": np.arange(10)})
+    np.savez(tmp_path / "b.npz", x=x, y=np.arange(10))
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+def test_a_large_row_group_is_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row group of 40 MB, as most tools write it: few of its images are in memory at a time."""
+    random = np.random.RandomState(0)
+    blobs = [None if i == 7 else random.bytes(20_000) for i in range(2000)]
+    table = pa.table({"image": pa.array([{"bytes": b, "path": f"{i}.png"} for i, b in enumerate(blobs)])})
+    pq.write_table(table, tmp_path / "one.parquet", data_page_size=1 << 16, write_batch_size=16)
+    del table
+    monkeypatch.setattr("ltgcd.parquet.GROUP_BYTES", 1 << 20)
+    items = read_source(tmp_path / "one.parquet").collection.items
+    before, most = pa.total_allocated_bytes(), 0
+    for start in range(0, 2000, 16):
+        wanted = np.arange(start, min(start + 16, 2000))
+        assert items.take(wanted) == [blobs[i] or b"" for i in wanted]
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert most < 8 << 20
+    anywhere = np.array([1999, 3, 500, 3, 7, 0])  # back and forth, with a repeat
+    assert items.take(anywhere) == [blobs[i] or b"" for i in anywhere]
+    (tmp_path / "one.parquet").write_bytes((tmp_path / "one.parquet").read_bytes().replace(blobs[900][:9000], bytes(9)))
+    with pytest.raises(InputError, match=r"one\.parquet"):
+        items.take(np.arange(2000))
 
 
 def test_a_million_rows_are_read_without_images(tmp_path: Path) -> None:
@@ -249,7 +382,11 @@ def test_a_million_rows_are_read_without_images(tmp_path: Path) -> None:
         }
     )
     pq.write_table(table, tmp_path / "big.parquet")
+    del table
+    before, started = pa.total_allocated_bytes(), time.process_time()
     collection, _ = read_source(tmp_path / "big.parquet")
+    assert time.process_time() - started < 20
+    assert pa.total_allocated_bytes() - before < 64 << 20
     assert len(collection) == n
     assert collection.labelled.sum() == n // 2
     assert collection.items.take(np.array([n - 1])) == [image_bytes(1)]

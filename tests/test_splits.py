@@ -171,6 +171,32 @@ def test_a_split_is_a_source_with_its_own_description(npz, tmp_path) -> None:
         make_split(str(path), tmp_path / "out", preset="natural", n_old=2, seed=4)
 
 
+def test_a_split_that_was_killed_half_way_can_be_made_again(npz, tmp_path, monkeypatch) -> None:
+    path = npz("full.npz", y=np.repeat([0, 1, 2], [20, 12, 8]), y_true=None)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("ltgcd.splits.write_source", killed)
+        make_split(str(path), tmp_path / "out")
+    (tmp_path / "out" / ".split.npz.123.tmp").write_bytes(b"half")
+    assert read_source(make_split(str(path), tmp_path / "out")["path"]).collection.n_old == 1
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".split.parquet.123.tmp").write_bytes(b"half")
+    make_split(str(path), tmp_path / "other")
+
+
+def test_a_folder_called_like_a_dataset_is_that_dataset(tmp_path, monkeypatch) -> None:
+    (tmp_path / "plankton" / "train" / "copepod").mkdir(parents=True)
+    (tmp_path / "plankton" / "train" / "copepod" / "a.png").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="121"):
+        make_split("plankton", tmp_path / "out", data=tmp_path)
+    with pytest.raises(InputError, match="old classes"):  # a source of one class
+        make_split("./plankton", tmp_path / "out", data=tmp_path)
+
+
 def test_real_cifar100_and_plankton(real_data, tmp_path) -> None:
     result = make_split("cifar100", tmp_path / "c", preset="paper-counts", imbalance=10.0, seed=0, data=real_data)
     assert (result["n_labelled"], result["n_unlabelled"]) == (3736, 10935)
@@ -189,6 +215,10 @@ def test_real_cifar100_and_plankton(real_data, tmp_path) -> None:
     ("changes", "words"),
     [
         ({"imbalance": 0.5}, "at least 1"),
+        ({"imbalance": float("nan")}, "at least 1"),
+        ({"imbalance": float("inf")}, "at least 1"),
+        ({"seed": -1}, "seed must lie between"),
+        ({"seed": 2**32}, "seed must lie between"),
         ({"n_old": 101}, "101 old classes were asked for, but there are 100"),
         ({"n_old": 90, "n_new": 20}, "20 new classes"),
         ({"n_old": 0}, "0 old classes"),

@@ -71,17 +71,17 @@ class Collection:
         """Collection of some of the rows, the known classes unchanged."""
         return Collection(self.ids.take(index), self.items.select(index), self.y[index], self.class_names)
 
-    def require_partial_labels(self) -> None:
+    def require_partial_labels(self, owner: str | Path = "the collection") -> None:
         """Refuse what category discovery can't work on: no labels at all, or nothing left to label."""
         if not self.labelled.any():
             raise InputError(
-                "No item is labelled; label a few items of at least one class (a labels CSV with columns "
-                "'id,label' will do)."
+                f"No item is labelled in {owner}; label a few items of at least one class (a column 'label', or a "
+                "labels CSV with the columns 'id,label')."
             )
         if self.labelled.all():
             raise InputError(
-                "Every item is labelled, so there is nothing to discover; leave the label of new items empty "
-                "(-1 in an .npz)."
+                f"Every item is labelled in {owner}, so there is nothing to discover; leave the label of new items "
+                "empty (-1 in an .npz)."
             )
 
 
@@ -105,6 +105,10 @@ class Truth:
     y_true: NDArray[np.int64]
     class_names: tuple[str, ...]
     n_old: int
+
+    def tells_any(self, mask: NDArray[np.bool_]) -> bool:
+        """Whether the true class of at least one of the marked items is known."""
+        return bool((self.y_true[mask] >= 0).any())
 
     def select(self, index: Index) -> Truth:
         """Truth of some of the rows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ltgcd.collection import Source
 from ltgcd.errors import InputError
-from ltgcd.estimate_k import ESTIMATORS, KEstimate
+from ltgcd.estimate_k import LabelsFrom, estimate_k
 from ltgcd.evaluation import Evaluation, evaluate_assignments
 from ltgcd.items import Vectors
 from ltgcd.methods import METHODS
@@ -22,15 +22,39 @@ from ltgcd.storage import read_metadata, write_json
 
 
 def estimate_source(
-    source: Source, method: str = "kmeans-balanced", random_state: int = 0, k_max: int | None = None
-) -> KEstimate:
-    """Estimate the number of classes of a source of embeddings."""
+    source: Source,
+    method: str = "peaks",
+    random_state: int = 0,
+    k_max: int | None = None,
+    labels_from: str = "collection",
+) -> dict[str, Any]:
+    """Estimate the number of classes of a source of embeddings; the result is what ``k_estimate.json`` holds."""
     collection = source.collection
-    if method not in ESTIMATORS:
-        raise InputError(f"There is no estimator '{method}'; choose one of {', '.join(ESTIMATORS)}.")
     collection.require_partial_labels()
-    x = _vectors(source)
-    return ESTIMATORS[method](x, collection.y, collection.n_old, k_max=k_max, random_state=random_state)
+    if labels_from not in get_args(LabelsFrom):
+        raise InputError(f"Labels come from {' or '.join(get_args(LabelsFrom))}, not from '{labels_from}'.")
+    estimate = estimate_k(
+        _vectors(source),
+        collection.y,
+        method,
+        n_old=collection.n_old,
+        k_max=k_max,
+        labels_from=cast(LabelsFrom, labels_from),
+        random_state=random_state,
+    )
+    evidence = dict(estimate.evidence)
+    if "peaks" in evidence:  # rows mean nothing outside; ids do
+        evidence["peaks"] = collection.ids.take(np.array(evidence["peaks"], dtype=np.int64)).to_pylist()
+    return {
+        "method": estimate.method,
+        "k": estimate.k,
+        "low": estimate.low,
+        "high": estimate.high,
+        "n_old": collection.n_old,
+        "seconds": round(estimate.seconds, 3),
+        "curve": [list(point) for point in estimate.curve],
+        "evidence": evidence,
+    }
 
 
 def train(
@@ -75,16 +99,17 @@ def train(
         if k is None:
             progress("estimating the number of classes")
             estimate = estimate_source(source, random_state=random_state)
-            write_json(folder / "k_estimate.json", describe(estimate, collection.n_old))
+            write_json(folder / "k_estimate.json", estimate)
         progress(f"assigning every item ({method})")
-        chosen = estimate.k if estimate else int(k or 0)
+        chosen = int(estimate["k"]) if estimate else int(k or 0)
         result = METHODS[method](x, collection.y, collection.n_old, chosen, random_state)
         append_metrics(folder, {"method": method, "k": chosen, "seconds": time.perf_counter() - started})
         write_assignments(folder, collection, result.labels, result.confidence, chosen)
-    scores = evaluate_run(folder).as_dict() if source.truth else {"acc": None, "balanced_acc": None}
+    scorable = source.truth is not None and source.truth.tells_any(~collection.labelled)
+    scores = evaluate_run(folder).as_dict() if scorable else {"acc": None, "balanced_acc": None}
     return {
         "method": method,
-        "k": _k_of(folder),
+        "k": _k_of(read_assignments(folder)),
         "n_old": collection.n_old,
         **{key: scores[key] for key in ("acc", "balanced_acc")},
         "seconds": round(time.perf_counter() - started, 3),
@@ -101,27 +126,17 @@ def evaluate_run(folder: Path) -> Evaluation:
     table = read_assignments(folder)
     labelled_ids = labels.ids.filter(pa.array(labels.y >= 0))
     predicted = np.asarray(table.column("label").to_numpy(), dtype=np.int64)
-    return evaluate_assignments(
-        labels.truth, labelled_ids, table.column("id").combine_chunks(), predicted, k=_k_of(folder)
-    )
+    ids = table.column("id").combine_chunks()
+    try:
+        return evaluate_assignments(labels.truth, labelled_ids, ids, predicted, k=_k_of(table))
+    except InputError as error:
+        raise InputError(f"{folder}: {error}") from error
 
 
-def describe(estimate: KEstimate, n_old: int) -> dict[str, Any]:
-    """An estimate as JSON."""
-    return {
-        "method": estimate.method,
-        "k": estimate.k,
-        "low": None,
-        "high": None,
-        "n_old": n_old,
-        "seconds": round(estimate.seconds, 3),
-        "curve": [list(point) for point in estimate.curve],
-        "evidence": estimate.evidence,
-    }
-
-
-def _k_of(folder: Path) -> int:
-    return int(read_metadata(read_assignments(folder).schema)["k"])
+def _k_of(assignments: pa.Table) -> int | None:
+    """Classes of the method, empty ones included; None where another tool rewrote the file and dropped it."""
+    k = read_metadata(assignments.schema).get("k")
+    return None if k is None else int(k)
 
 
 def _vectors(source: Source) -> NDArray[np.floating]:

@@ -1,19 +1,36 @@
-"""How many classes? Search for the K that clusters the labelled items best, with the whole curve as evidence."""
+"""How many classes? An estimate with an interval and its evidence, by any of several methods under one interface.
+
+``peaks`` (the default) asks which share of D^u is of known classes (`ltgcd.known_share`): if the novel classes are on
+average as large as the known ones, the items that are left make N_novel / (N_known / |Y_l|) novel classes. Density
+peaks then give the partition. ``peaks-literal`` is the paper's search as printed, ``peaks-merged`` its corrected
+reading.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
+from scipy.cluster.hierarchy import cut_tree, ward
+from sklearn.cluster import HDBSCAN, KMeans
 
 from ltgcd.collection import UNLABELLED
 from ltgcd.errors import InputError
-from ltgcd.matching import confusion, match
+from ltgcd.k_search import Curve, labelled_accuracy, search_k
+from ltgcd.known_share import NEIGHBOURS, KnownShare, calibrate, known_share, mixture_share
 from ltgcd.methods import kmeans
+from ltgcd.neighbours import knn_graph
+from ltgcd.peak_clustering import LITERAL, PeakConfig, density_peaks, partition, search_peaks
+from ltgcd.whitening import principal_components, within_class_whitening
+
+LabelsFrom = Literal["collection", "elsewhere"]
+BOOTSTRAPS = 200
+LEVEL = 0.9  # nominal coverage of the interval
+BINS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,105 +43,255 @@ class KEstimate:
         Name of the estimator.
     k : int
         The estimate.
+    low, high : int or None
+        Interval with a nominal coverage of 90 %; None where the method has none.
     curve : tuple of (int, float)
-        Every K that was tried, ascending, with its score (labelled ACC in percent).
+        Every K that was looked at, ascending, with its score: labelled ACC in percent, or the mean log-likelihood.
     labels : ndarray of int64, shape (N,)
         Clusters at `k`.
     seconds : float
         Time it took.
     evidence : dict
-        Bounds of the search and the number of evaluations.
+        What it rests on, for people and for ``k_estimate.json``.
     """
 
     method: str
     k: int
-    curve: tuple[tuple[int, float], ...]
+    low: int | None
+    high: int | None
+    curve: Curve
     labels: NDArray[np.int64]
     seconds: float
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
-def labelled_accuracy(clusters: NDArray[np.int64], y: NDArray[np.int64], *, balanced: bool) -> float:
-    """ACC of the labelled items after a Hungarian matching, in percent; `balanced` takes the mean over classes."""
-    labelled = y != UNLABELLED
-    w = confusion(y[labelled], clusters[labelled])
-    matched, sizes = match(w), w.sum(axis=1)
-    return float(100.0 * ((matched / sizes).mean() if balanced else matched.sum() / sizes.sum()))
-
-
-def kmeans_brent(
-    x: NDArray[np.floating], y: NDArray[np.int64], n_old: int, *, k_max: int | None = None, random_state: int = 0
+def estimate_k(
+    features: NDArray[np.floating],
+    y: NDArray[np.int64],
+    method: str = "peaks",
+    *,
+    n_old: int | None = None,
+    k_max: int | None = None,
+    labels_from: LabelsFrom = "collection",
+    random_state: int = 0,
 ) -> KEstimate:
-    """Vaze et al.: bounded Brent over K on the Hungarian ACC of the labelled items after plain k-means (METHODS §4).
-
-    Labels are not used inside the clustering. The objective is constant between integers, so it is remembered for
-    each, and the best K that was ever evaluated is returned rather than the last.
+    """Estimate the number of classes in D^l ∪ D^u.
 
     Parameters
     ----------
-    x : ndarray, shape (N, D)
-        Features of D^l ∪ D^u.
+    features : ndarray, shape (N, D)
+        Features of all items.
     y : ndarray of int64, shape (N,)
-        Labels, -1 for unlabelled.
-    n_old : int
-        Number of known classes: the lower bound.
+        Labels 0 … |Y_l|−1, -1 for unlabelled.
+    method : str
+        A key of `ESTIMATORS`.
+    n_old : int, optional
+        Number of known classes |Y_l|, where some of them may have no labelled item; by default the largest label + 1.
     k_max : int, optional
-        Upper bound; by default the reference's 1000, or a fifth of the items where there are fewer.
+        Largest K that a search looks at.
+    labels_from : {"collection", "elsewhere"}
+        Whether the labelled items are a part of the collection (a known class then has fewer unlabelled items than a
+        novel one of the same size), or were gathered beside it. Only ``peaks`` uses it.
     random_state : int
-        Seed of every k-means.
+        Seed.
     """
-    upper = min(1000, max(n_old + 1, len(x) // 5)) if k_max is None else k_max
-    search = _KmeansSearch(x, y, n_old, upper, random_state, balanced=False)
-    search.score(n_old)  # SciPy's bounded search never evaluates its end-points
-    minimize_scalar(lambda k: -search.score(int(k)), bounds=(n_old, upper), method="bounded", options={"xatol": 0.5})
-    return search.estimate("kmeans-brent")
+    if method not in ESTIMATORS:
+        raise InputError(f"There is no estimator '{method}'; choose one of {', '.join(ESTIMATORS)}.")
+    x, y = np.asarray(features, dtype=np.float32), np.asarray(y, dtype=np.int64)
+    if x.ndim != 2 or len(x) != len(y):
+        raise InputError(f"There are features of shape {x.shape} for {len(y)} labels; give one row for each.")
+    if not np.isfinite(x).all():
+        raise InputError("The features hold NaN or infinite values; remove or repair these rows.")
+    if not (y != UNLABELLED).any():
+        raise InputError("No item is labelled; an estimate needs labelled items of at least one class.")
+    started = time.perf_counter()
+    n_old = max(int(y.max()) + 1, n_old or 0)
+    if k_max is not None and k_max < n_old:
+        raise InputError(f"The largest number of classes ({k_max}) must not be below the {n_old} known ones.")
+    task = _Task(x, y, n_old, k_max, labels_from, random_state)
+    k, low, high, curve, labels, evidence = ESTIMATORS[method](task)
+    seconds = time.perf_counter() - started
+    return KEstimate(method, int(k), low, high, curve, labels, seconds, {"n_old": n_old, **evidence})
 
 
-def kmeans_balanced(
-    x: NDArray[np.floating], y: NDArray[np.int64], n_old: int, *, k_max: int | None = None, random_state: int = 0
-) -> KEstimate:
-    """The same search made fit for a long tail: balanced labelled ACC, and every K up to `k_max` (4·n_old by default).
+@dataclass(frozen=True, eq=False)
+class _Task:
+    x: NDArray[np.float32]
+    y: NDArray[np.int64]
+    n_old: int
+    k_max: int | None
+    labels_from: LabelsFrom
+    random_state: int
 
-    Instance ACC is decided by the head classes, and its best K lies far too low under a long tail (FINDINGS.md).
+
+_Result = tuple[int, int | None, int | None, Curve, NDArray[np.int64], dict[str, Any]]
+
+
+# ---------------------------------------------------------------- the default: labelled evidence and peaks
+
+
+def _by_known_share(task: _Task) -> _Result:
+    labelled = task.y != UNLABELLED
+    classes = np.unique(task.y[labelled])
+    if len(classes) < 2 or len(task.x) < 20 or labelled.all():
+        reason = "fewer than two labelled classes, or too few items, to learn what a novel class looks like"
+        k, low, high, curve, labels, evidence = _by_search(task, PeakConfig())
+        return k, low, high, curve, labels, {**evidence, "fallback": reason}
+    z = principal_components(task.x)
+    graph = knn_graph(z, NEIGHBOURS)
+    found = known_share(z, task.y, graph, task.random_state)
+    counts = np.bincount(task.y[labelled], minlength=task.n_old)
+    n, n_labelled = len(task.y), int(labelled.sum())
+    exact = class_number(found.share, n_labelled, n - n_labelled, task.n_old, task.labels_from)
+    ceiling = n if task.k_max is None else task.k_max
+    k = int(np.clip(round(exact), task.n_old, ceiling))
+    draws, shares = _bootstrap(found, task.y[labelled], counts, n - n_labelled, task)
+    tail = (1 - LEVEL) / 2
+    low = int(np.clip(np.floor(np.quantile(draws, tail)), task.n_old, k))
+    high = int(np.clip(np.ceil(np.quantile(draws, 1 - tail)), k, max(k, ceiling)))
+    white = within_class_whitening(z, task.y, task.n_old)
+    peaks, _ = density_peaks(white, graph, PeakConfig(), candidates=~labelled)
+    novelty = np.zeros(n)
+    novelty[~labelled] = 1.0 - found.posterior()
+    labels = partition(white, task.y, task.n_old, k, peaks, novelty)
+    evidence = {
+        "known_share": round(found.share, 4),
+        "known_share_interval": [round(float(q), 4) for q in np.quantile(shares, [tail, 1 - tail])],
+        "separation_auc": round(found.auc, 4),
+        "labels_from": task.labels_from,
+        "assumption": "novel classes are on average as large as the known ones, and as unlike them as these are "
+        "unlike each other",
+        "unseen_by_chao1": chao1_unseen(np.bincount(labels)),
+        "peaks": [int(peak) for peak in peaks],
+        "neighbour_recall": graph.recall,
+    }
+    return k, low, high, _likelihood_curve(found, n_labelled, task, high), labels, evidence
+
+
+def class_number(share: float, n_labelled: int, n_unlabelled: int, n_old: int, labels_from: LabelsFrom) -> float:
+    """K = |Y_l| + N_novel / mean size of a known class.
+
+    With labels out of the collection a known class has its labelled items too: its mean size is
+    (|D^l| + α|D^u|) / |Y_l|. With labels from elsewhere it is α|D^u| / |Y_l|.
     """
-    upper = min(4 * n_old, len(x)) if k_max is None else k_max
-    search = _KmeansSearch(x, y, n_old, upper, random_state, balanced=True)
-    for k in range(n_old, upper + 1):
-        search.score(k)
-    return search.estimate("kmeans-balanced")
+    known = share * n_unlabelled + (n_labelled if labels_from == "collection" else 0)
+    return n_old + n_old * (1 - share) * n_unlabelled / max(known, 1.0)
 
 
-ESTIMATORS = {"kmeans-brent": kmeans_brent, "kmeans-balanced": kmeans_balanced}
+def _bootstrap(
+    found: KnownShare, classes: NDArray[np.int64], counts: NDArray[np.int64], n_unlabelled: int, task: _Task
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Draws of K and of α: over labelled classes, over unlabelled items, and over the sizes of the novel classes."""
+    random = np.random.RandomState(task.random_state)
+    present = np.flatnonzero(counts)
+    edges = np.unique(np.quantile(found.unlabelled, np.linspace(0, 1, BINS + 1)))
+    centres = (edges[:-1] + edges[1:]) / 2 if len(edges) > 1 else edges
+    weight, _ = np.histogram(found.unlabelled, edges) if len(edges) > 1 else (np.array([n_unlabelled]), None)
+    scores = np.concatenate([found.as_known, found.as_novel])
+    target = np.repeat([1, 0], len(classes))
+    novel_weight = 1.0 / np.sqrt(counts[classes])
+    numbers, shares = np.empty(BOOTSTRAPS), np.empty(BOOTSTRAPS)
+    for draw in range(BOOTSTRAPS):
+        times = np.zeros(len(counts))
+        times[present] = random.multinomial(len(present), np.full(len(present), 1 / len(present)))
+        known_w, novel_w = times[classes], times[classes] * novel_weight
+        w = np.concatenate([known_w, novel_w * known_w.sum() / novel_w.sum()])
+        slope, offset = calibrate(scores, target, w)
+        items = random.multinomial(n_unlabelled, weight / weight.sum()).astype(np.float64)
+        share = mixture_share(slope * centres + offset, items)
+        known = share * n_unlabelled + (counts.sum() if task.labels_from == "collection" else 0)
+        sizes = counts * max(known, 1.0) / counts.sum()  # of the known classes, at this share
+        novel = (1 - share) * n_unlabelled
+        mean = max(float((times * sizes).sum() / times.sum()), 1e-9)
+        drawn = random.choice(sizes[present], size=int(min(3 * novel / mean + 30, 1e5)), p=times[present] / times.sum())
+        reached = np.cumsum(drawn)
+        whole = int(np.searchsorted(reached, novel))
+        before = reached[whole - 1] if whole else 0.0
+        part = (novel - before) / drawn[whole] if whole < len(drawn) else 0.0
+        numbers[draw], shares[draw] = task.n_old + whole + part, share
+    return numbers, shares
 
 
-class _KmeansSearch:
-    """Scores of the K tried so far, each clustered once."""
+def _likelihood_curve(found: KnownShare, n_labelled: int, task: _Task, high: int) -> Curve:
+    """Mean log-likelihood of D^u for every K up to beyond the interval, at the share that the K stands for."""
+    n_unlabelled = len(found.unlabelled)
+    ks = np.unique(np.linspace(task.n_old, max(int(1.3 * high), task.n_old + 5), 80).astype(int))
+    inside = n_labelled if task.labels_from == "collection" else 0
+    # `class_number` solved for the share.
+    shares = np.clip((task.n_old * (n_unlabelled + inside) / ks - inside) / n_unlabelled, 0, 1)
+    ratio = np.exp(np.clip(found.unlabelled, -30, 30)) - 1
+    return tuple((int(k), round(float(np.log1p(a * ratio).mean()), 6)) for k, a in zip(ks, shares, strict=True))
 
-    def __init__(
-        self,
-        x: NDArray[np.floating],
-        y: NDArray[np.int64],
-        n_old: int,
-        upper: int,
-        random_state: int,
-        *,
-        balanced: bool,
-    ) -> None:
-        if upper <= n_old:
-            raise InputError(f"The largest number of classes ({upper}) must be above the {n_old} known ones.")
-        self.started = time.perf_counter()
-        self.unit, self.y, self.bounds = kmeans.normalise(x), y, (n_old, upper)
-        self.random_state, self.balanced = random_state, balanced
-        self.seen: dict[int, tuple[float, NDArray[np.int64]]] = {}
 
-    def score(self, k: int) -> float:
-        if k not in self.seen:
-            clusters = kmeans.cluster(self.unit, k, self.random_state).labels_.astype(np.int64)
-            self.seen[k] = (labelled_accuracy(clusters, self.y, balanced=self.balanced), clusters)
-        return self.seen[k][0]
+def chao1_unseen(sizes: NDArray[np.int64]) -> float:
+    """Chao1: f_1² / (2 f_2) further classes behind clusters of one and two items, a lower bound of the unseen tail."""
+    singles, doubles = int((sizes == 1).sum()), int((sizes == 2).sum())
+    unseen = singles**2 / (2 * doubles) if doubles else singles * (singles - 1) / 2
+    return round(float(unseen), 2)
 
-    def estimate(self, method: str) -> KEstimate:
-        best = max(self.seen, key=lambda k: (self.seen[k][0], -k))
-        curve = tuple((k, round(self.seen[k][0], 4)) for k in sorted(self.seen))
-        evidence = {"k_lower": self.bounds[0], "k_upper": self.bounds[1], "evaluations": len(self.seen)}
-        return KEstimate(method, best, curve, self.seen[best][1], time.perf_counter() - self.started, evidence)
+
+# ---------------------------------------------------------------- searches by a labelled objective
+
+
+def _by_search(task: _Task, config: PeakConfig) -> _Result:
+    literal = config == LITERAL
+    unit = kmeans.normalise(task.x)
+    if not literal:
+        unit = within_class_whitening(principal_components(task.x), task.y, task.n_old)
+    graph = knn_graph(unit, max(config.k, config.k_s))
+    k, curve, labels, peaks = search_peaks(unit, task.y, task.n_old, graph, config)
+    return k, None, None, curve, labels, {"peaks": [int(p) for p in peaks], "n_peaks": len(peaks)}
+
+
+def _by_kmeans(task: _Task, *, balanced: bool, upper: int, search: Literal["brent", "exhaustive"]) -> _Result:
+    unit = kmeans.normalise(task.x)
+    high = max(task.n_old, min(upper if task.k_max is None else task.k_max, len(unit)))
+    fits: dict[int, KMeans] = {}
+
+    def score(k: int) -> float:
+        fits[k] = kmeans.cluster(unit, k, task.random_state)
+        return labelled_accuracy(fits[k].labels_.astype(np.int64), task.y, balanced=balanced)
+
+    k, curve = search_k(score, task.n_old, high, search)
+    return k, None, None, curve, fits[k].labels_.astype(np.int64), {"evaluations": len(curve)}
+
+
+def _by_ward(task: _Task) -> _Result:
+    """One dendrogram gives every K (CMS, NCDLR): micro-clusters by k-means, then Ward, balanced labelled ACC."""
+    unit = within_class_whitening(principal_components(task.x), task.y, task.n_old)
+    n_micro = min(len(unit), max(50, len(unit) // 12))
+    micro = KMeans(n_micro, n_init=1, max_iter=20, random_state=task.random_state).fit(unit)
+    tree = ward(micro.cluster_centers_.astype(np.float64))
+    own = micro.labels_.astype(np.int64)
+    high = max(task.n_old, min(6 * task.n_old if task.k_max is None else task.k_max, n_micro))
+    cuts = cut_tree(tree, np.arange(task.n_old, high + 1))
+    k, curve = search_k(
+        lambda k: labelled_accuracy(cuts[:, k - task.n_old].astype(np.int64)[own], task.y, balanced=True),
+        task.n_old,
+        high,
+        "exhaustive",
+    )
+    return k, None, None, curve, cuts[:, k - task.n_old].astype(np.int64)[own], {"micro_clusters": n_micro}
+
+
+def _by_hdbscan(task: _Task) -> _Result:
+    """What a practitioner tries first: HDBSCAN on 50 principal components; noise is no class."""
+    labels = HDBSCAN(min_cluster_size=5).fit(principal_components(task.x, 50)).labels_.astype(np.int64)
+    k = max(int(labels.max()) + 1, 1)
+    noise = labels < 0
+    labels = np.where(noise, k, labels)
+    score = round(labelled_accuracy(labels, task.y, balanced=True), 4)
+    return k, None, None, ((k, score),), labels, {"noise_share": round(float(noise.mean()), 4)}
+
+
+ESTIMATORS: dict[str, Callable[[_Task], _Result]] = {
+    "peaks": _by_known_share,
+    "peaks-merged": lambda task: _by_search(task, PeakConfig()),
+    "peaks-literal": lambda task: _by_search(task, LITERAL),
+    "kmeans-brent": lambda task: _by_kmeans(
+        task, balanced=False, upper=min(1000, max(task.n_old + 1, len(task.x) // 5)), search="brent"
+    ),
+    "kmeans-balanced": lambda task: _by_kmeans(task, balanced=True, upper=4 * task.n_old, search="exhaustive"),
+    "ward": _by_ward,
+    "hdbscan": _by_hdbscan,
+}

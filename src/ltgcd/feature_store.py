@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ltgcd.errors import InputError
-from ltgcd.items import parquet_file
+from ltgcd.parquet import read_parquet
 from ltgcd.storage import atomic_path, read_json, read_metadata, with_metadata, write_json
 
 FORMAT = 1
@@ -34,6 +34,8 @@ def claim(folder: Path, key: dict[str, Any]) -> None:
     path = folder / KEY_FILE
     if path.is_file():
         held = read_json(path)
+        if not isinstance(held, dict):
+            raise InputError(f"{path} is damaged (no key of features); give another folder with --out.")
         if held != key:
             differing = ", ".join(sorted(name for name in {*held, *key} if held.get(name) != key.get(name)))
             raise InputError(
@@ -41,12 +43,21 @@ def claim(folder: Path, key: dict[str, Any]) -> None:
                 "give another folder with --out."
             )
         return
-    if folder.is_file() or (folder.is_dir() and any(not p.name.startswith(".") for p in folder.iterdir())):
+    if folder.is_file():
+        raise InputError(f"{folder} is a file; give a folder with --out.")
+    if folder.is_dir() and any(not p.name.startswith(".") for p in folder.iterdir()):
         raise InputError(f"{folder} is not empty and holds no features; give a new folder with --out.")
     write_json(path, key)
 
 
 # ---------------------------------------------------------------- shards
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed runs left half-written. Only for the process that holds the folder's lock."""
+    for path in folder.glob(".*.tmp"):
+        if not path.name.startswith(f".{KEY_FILE}."):  # written before the lock is taken, maybe right now
+            path.unlink(missing_ok=True)
 
 
 def shard_path(folder: Path, number: int) -> Path:
@@ -72,10 +83,10 @@ def read_shards(folder: Path, *, verify: bool) -> tuple[dict[int, pa.Table], lis
     """
     whole: dict[int, pa.Table] = {}
     damaged: list[int] = []
-    for path in sorted(folder.glob("shard-*.parquet")):
+    for path in sorted(folder.glob("shard-[0-9]*.parquet")):
         number = int(path.stem.removeprefix("shard-"))
         try:
-            table = parquet_file(path).read()
+            table = read_parquet(path)
             promised = read_metadata(table.schema)
             rows = len(np.load(path.with_suffix(".npy"), mmap_mode="r"))
             sound = rows == promised["rows"] and not (
@@ -173,7 +184,7 @@ def open_features(folder: Path | str, *, verify: bool = True) -> FeatureStore:
     if not (folder / INDEX_FILE).is_file():
         raise InputError(f"{folder} is not finished; run the same 'ltgcd embed' again, it goes on where it stopped.")
     key = read_json(folder / KEY_FILE)
-    index = parquet_file(folder / INDEX_FILE).read()
+    index = read_parquet(folder / INDEX_FILE)
     shard = index.column("shard").to_numpy().astype(np.int64)
     whole, damaged = read_shards(folder, verify=verify)
     lost = sorted(set(np.unique(shard).tolist()) - set(whole))

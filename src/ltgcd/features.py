@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import itertools
 import os
 import shutil
 import time
@@ -38,11 +39,12 @@ from ltgcd.feature_store import (
     open_features,
     read_shards,
     remove_shard,
+    sweep,
     write_shard,
 )
-from ltgcd.items import Vectors
+from ltgcd.npz import Rows
 from ltgcd.progress import progress
-from ltgcd.sources import write_source
+from ltgcd.sources import write_embeddings
 from ltgcd.storage import atomic_path
 
 BATCH = 16  # fastest on a CPU, where a larger batch falls out of the cache
@@ -100,6 +102,7 @@ def embed(
     _check_kind(collection, backbone, views)
     claim(folder, cache_key(backbone, views, engine))
     with _lock(folder):
+        sweep(folder)
         whole, damaged = read_shards(folder, verify=True)
         for number in damaged:
             notify(f"shard {number} in {folder} is damaged; its items are embedded again")
@@ -108,11 +111,12 @@ def embed(
         todo = collection.items.reading_order()
         todo = todo[~cached[todo]]
         item_bytes = 2 * (1 + views) * int(np.prod(backbone.activation_shape))
-        _check_room(folder, len(todo) * item_bytes, notify)
+        # Besides the shards: features.npz, with ids and labels, and about 60 bytes of index an item, twice.
+        _check_room(folder, len(todo) * item_bytes + len(collection) * (4 * backbone.dim + 128), notify)
         started = time.perf_counter()
         if len(todo):
             run = make_engine(backbone, engine, BATCH)
-            free = (n for n in range(1 << 30) if n not in whole)
+            free = _free_numbers(collection.ids.take(todo), whole)
             job = _Job(collection, backbone, run, views, strict)
             size = max(BATCH, min(SHARD_ITEMS, SHARD_BYTES // item_bytes) // BATCH * BATCH)
             with progress(f"embedding ({backbone.name})", len(todo)) as advance:
@@ -223,20 +227,32 @@ def _cached(collection: Collection, shards: dict[int, pa.Table]) -> NDArray[np.b
     if not shards:
         return cached
     table = pa.concat_tables(shards.values())
-    position = pc.index_in(collection.ids, table.column("id").combine_chunks())
-    named = np.flatnonzero(~np.asarray(pc.is_null(position)))
+    digests = table.column("digest").combine_chunks().take(_newest(collection.ids, table))
     order = collection.items.reading_order()
-    order = order[np.isin(order, named)]
-    # Of an id that was embedded more than once, the last counts, here as in the index.
-    latest = dict(zip(table.column("id").to_pylist(), table.column("digest").to_pylist(), strict=True))
+    order = order[np.asarray(digests.is_valid())[order]]
     with progress("checking what is there", len(order)) as advance:
-        for start in range(0, len(order), 1024):
-            rows = order[start : start + 1024]
+        for start in range(0, len(order), 2 * BATCH):
+            rows = order[start : start + 2 * BATCH]
             contents: Any = collection.items.take(rows)
-            here = zip(collection.ids.take(rows).to_pylist(), map(_digest, contents), strict=True)
-            cached[rows] = [latest.get(item_id) == digest for item_id, digest in here]
+            held = digests.take(rows).to_pylist()
+            cached[rows] = [_digest(item) == digest for item, digest in zip(contents, held, strict=True)]
             advance(len(rows))
     return cached
+
+
+def _newest(ids: pa.StringArray, table: pa.Table) -> pa.Array:
+    """Row of each id in the table of all shards, the last where there are more; null where there is none."""
+    return pc.subtract(len(table) - 1, pc.index_in(ids, table.column("id").combine_chunks()[::-1]))
+
+
+def _free_numbers(ids: pa.StringArray, shards: dict[int, pa.Table]) -> Iterator[int]:
+    """Numbers for new shards: gaps that damaged ones left, but none below a shard with older content of these `ids`."""
+    first = 0
+    if shards:
+        number_of = np.repeat(list(shards), [len(table) for table in shards.values()])
+        held = pa.concat_tables(shards.values()).column("id")
+        first = int(number_of[np.asarray(pc.is_in(held, ids))].max(initial=-1)) + 1
+    return (n for n in itertools.count(first) if n not in shards)
 
 
 def _write_index(folder: Path, collection: Collection) -> list[tuple[str, str]]:
@@ -250,12 +266,15 @@ def _write_index(folder: Path, collection: Collection) -> list[tuple[str, str]]:
         for number, table in shards.items()
     ]
     table = pa.concat_tables(numbered)
-    last = pc.subtract(len(table) - 1, pc.index_in(collection.ids, table.column("id").combine_chunks()[::-1]))
-    mine = table.take(last)
+    mine = table.take(_newest(collection.ids, table))
     broken = pc.is_valid(mine.column("reason"))
     skipped = mine.filter(broken).select(["id", "reason"]).to_pylist()
     if len(skipped) == len(collection):
-        raise InputError(f"None of the {len(collection)} items could be read (first: {skipped[0]['reason']})")
+        reason = skipped[0]["reason"].partition(";")[0]
+        raise InputError(
+            f"None of the {len(collection)} items could be read (the first is '{skipped[0]['id']}': {reason}); give a "
+            "source with images."
+        )
     with atomic_path(folder / SKIPPED_FILE) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, ["id", "reason"], lineterminator="\n")
         writer.writeheader()
@@ -269,17 +288,23 @@ def _write_features(folder: Path, source: Source, backbone: Backbone) -> None:
     """Apply the untrained tail to the test view: ``features.npz``, a source of embeddings for every command."""
     store = open_features(folder, verify=False)
     tail = backbone.tail.to("cpu").eval()
-    x = np.empty((len(store), backbone.dim), dtype=np.float32)
-    with torch.inference_mode(), progress("features", len(store)) as advance:
+
+    def blocks(advance: Callable[[int], None]) -> Iterator[NDArray[np.float32]]:
         for start in range(0, len(store), 512):
             rows = np.arange(start, min(start + 512, len(store)), dtype=np.int64)
-            x[rows] = tail(torch.from_numpy(store.take(rows).astype(np.float32))).numpy()
+            with torch.inference_mode():
+                block = tail(torch.from_numpy(store.take(rows).astype(np.float32))).numpy()
+            if not np.isfinite(block).all():
+                raise InputError(f"The tail of {backbone.name} gives NaN or infinite features; check its weights.")
+            yield block
             advance(len(rows))
-    kept = np.flatnonzero(np.asarray(pc.is_in(source.collection.ids, store.ids))).astype(np.int64)
+
     collection = source.collection
-    known = Collection(store.ids, Vectors(x), collection.y[kept], collection.class_names)
+    kept = np.flatnonzero(np.asarray(pc.is_in(collection.ids, store.ids))).astype(np.int64)
     truth = source.truth.select(kept) if source.truth else None
-    write_source(folder / SOURCE_FILE, Source(known, truth))
+    with progress("features", len(store)) as advance:  # in blocks: all of them may be larger than the memory
+        x = Rows((len(store), backbone.dim), blocks(advance))
+        write_embeddings(folder / SOURCE_FILE, x, store.ids, collection.y[kept], collection.class_names, truth)
 
 
 # ---------------------------------------------------------------- checks before the start

@@ -14,19 +14,20 @@ from ltgcd.errors import InputError
 from ltgcd.progress import progress
 from ltgcd.sources import read_source
 
-CHUNK = 256  # images in memory at a time
+CHUNK = 32  # images in memory at a time
 
 
 def inspect_source(path: Path, labels: Path | None = None) -> dict[str, Any]:
     """Read a source, decode its images, and count; bad input is an `InputError`."""
     collection, truth = read_source(path, labels)
-    collection.require_partial_labels()
+    collection.require_partial_labels(path)
     if collection.items.kind == "image":
         broken = broken_images(collection)
         if broken:
+            row, reason = broken[0]
             raise InputError(
-                f"{len(broken)} of {len(collection)} images in {path} can't be decoded (first: {broken[0][1]}); "
-                "replace or remove them."
+                f"{len(broken)} of {len(collection)} images in {path} can't be decoded (the first is "
+                f"'{collection.ids[row]}': {reason.partition(';')[0]}); replace or remove them."
             )
     counts = np.bincount(collection.y[collection.labelled], minlength=collection.n_old).astype(np.int64)
     return {
@@ -49,7 +50,7 @@ def broken_images(collection: Collection) -> list[tuple[int, str]]:
         try:
             decode(blob).load()
         except InputError as error:
-            return row, f"'{collection.ids[row]}': {error}"
+            return row, str(error)
         return None
 
     order = collection.items.reading_order()

@@ -9,18 +9,18 @@ from __future__ import annotations
 import io
 import os
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from PIL import Image
 
 from ltgcd.errors import InputError
+from ltgcd.parquet import RowGroup, RowStream, image_column, parquet_file, read_row_group, row_groups
 
 Index = NDArray[np.int64]
 Kind = Literal["image", "text", "vector"]
@@ -66,33 +66,37 @@ class ParquetImages:
         return len(self.rows)
 
     @cached_property
-    def _groups(self) -> list[tuple[int, int]]:
-        return [
-            (number, group)
-            for number, file in enumerate(self.files)
-            for group in range(pq.ParquetFile(file).metadata.num_row_groups)
-        ]
+    def _groups(self) -> list[RowGroup]:
+        return [group for file in self.files for group in row_groups(file)]
 
     @cached_property
     def _starts(self) -> Index:
-        sizes = [
-            pq.ParquetFile(self.files[number]).metadata.row_group(group).num_rows for number, group in self._groups
-        ]
-        return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
+        return np.concatenate([[0], np.cumsum([group.rows for group in self._groups], dtype=np.int64)]).astype(np.int64)
+
+    @cached_property
+    def _streams(self) -> dict[RowGroup, RowStream]:
+        return {}
 
     def take(self, index: Index) -> list[bytes]:
         """Contents of some rows; a null gives ``b""``, which no decoder accepts."""
         rows = self.rows[index]
         group_of = np.searchsorted(self._starts, rows, side="right") - 1
         blobs: list[bytes] = [b""] * len(rows)
-        for group in np.unique(group_of):
-            number, inner = self._groups[group]
-            column = _read_row_group(self.files[number], inner, self.column)
-            at = np.flatnonzero(group_of == group)
-            chosen = column.take(pa.array(rows[at] - self._starts[group]))
-            for position, blob in zip(at, chosen.to_pylist(), strict=True):
+        for number in np.unique(group_of):
+            at = np.flatnonzero(group_of == number)
+            chosen = self._take(self._groups[number], rows[at] - self._starts[number])
+            for position, blob in zip(at, chosen, strict=True):
                 blobs[position] = blob or b""
         return blobs
+
+    def _take(self, group: RowGroup, local: Index) -> list[bytes | None]:
+        if not group.is_large:
+            chosen: list[bytes | None] = read_row_group(group, self.column).take(pa.array(local)).to_pylist()
+            return chosen
+        if group not in self._streams:
+            self._streams.clear()  # one is open at a time
+            self._streams[group] = RowStream(group, self.column)
+        return self._streams[group].take(local)
 
     def select(self, index: Index) -> ParquetImages:
         """Store of some of the rows."""
@@ -104,7 +108,7 @@ class ParquetImages:
 
     def addresses(self, relative_to: Path) -> pa.StringArray:
         """Each row as ``file.parquet#row``, the form in which a manifest points at it."""
-        file_starts = np.concatenate([[0], np.cumsum([pq.ParquetFile(file).metadata.num_rows for file in self.files])])
+        file_starts = np.concatenate([[0], np.cumsum([parquet_file(file).metadata.num_rows for file in self.files])])
         file_of = np.searchsorted(file_starts, self.rows, side="right") - 1
         names = pa.array([relative_path(file, relative_to) for file in self.files], pa.string())
         local = pa.array(self.rows - file_starts[file_of]).cast(pa.string())
@@ -188,17 +192,25 @@ class Vectors:
     kind: Kind = "vector"
 
     def __post_init__(self) -> None:
-        if self.x.ndim != 2 or not np.issubdtype(self.x.dtype, np.floating):
+        if self.x.ndim != 2 or not self.x.shape[1] or not np.issubdtype(self.x.dtype, np.floating):
             raise InputError(
                 f"Embeddings must be a table of N×D floats, but have shape {self.x.shape} and type "
                 f"{self.x.dtype}; save them as a 2-D float array."
             )
         for start in range(0, len(self.x), 65536):  # in blocks: the table may be a memory map
-            bad = ~np.isfinite(self.x[start : start + 65536]).all(axis=1)
+            block = self.x[start : start + 65536]
+            bad = ~np.isfinite(block).all(axis=1)
             if bad.any():
                 raise InputError(
                     f"Embeddings hold NaN or infinite values (first in row {start + int(bad.argmax())}); "
                     "remove or repair these rows."
+                )
+            with np.errstate(over="ignore"):  # what follows works in float32, also on the rows' lengths
+                long = ~np.isfinite(np.linalg.norm(block.astype(np.float32, copy=False), axis=1))
+            if long.any():
+                raise InputError(
+                    f"Embeddings are too large for single precision (first in row {start + int(long.argmax())}); "
+                    "scale them down."
                 )
 
     def __len__(self) -> int:
@@ -222,7 +234,7 @@ Items = ImageFiles | ParquetImages | ImageBytes | RawImages | Texts | Vectors
 
 def items_from_addresses(base: Path, addresses: pa.StringArray) -> ImageFiles | ParquetImages:
     """Store for the `path` column of a manifest in folder `base`: image files, or rows ``file.parquet#row``."""
-    parts = pc.extract_regex(addresses, r"^(?P<file>.*\.parquet)#(?P<row>\d+)$")
+    parts = pc.extract_regex(addresses, r"^(?P<file>.*\.parquet)#(?P<row>\d{1,18})$")
     if parts.null_count == len(parts):
         return ImageFiles(base, addresses)
     if parts.null_count:
@@ -245,38 +257,6 @@ def items_from_addresses(base: Path, addresses: pa.StringArray) -> ImageFiles | 
         raise InputError(f"{files[file_of[at]]} has no row {local[at]}; make the split again from this file.")
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
     return ParquetImages(files, image_column(files[0]), starts[file_of] + local)
-
-
-def parquet_file(path: Path) -> pq.ParquetFile:
-    """Open a parquet file, or say in a sentence that it can't be read."""
-    try:
-        return pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(
-            f"{path} can't be read as parquet (it may be truncated or of another format); make or fetch it again."
-        ) from error
-
-
-def image_column(path: Path) -> str:
-    """Name of the column that holds images: a struct with ``bytes``, or plain binary."""
-    schema = parquet_file(path).schema_arrow
-    for field in schema:
-        if pa.types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0:
-            return str(field.name)
-    for field in schema:
-        if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
-            return str(field.name)
-    raise InputError(f"{path} has no image column (a struct with 'bytes'); its columns are {schema.names}.")
-
-
-@lru_cache(maxsize=2)
-def _read_row_group(file: Path, group: int, column: str) -> pa.Array:
-    try:
-        table = pq.ParquetFile(file).read_row_group(group, columns=[column])
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{file} is damaged (row group {group} can't be read); fetch it again.") from error
-    values = table.column(column).combine_chunks()
-    return values.field("bytes") if pa.types.is_struct(values.type) else values
 
 
 def _png(pixels: NDArray[np.uint8]) -> bytes:

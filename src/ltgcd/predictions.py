@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from ltgcd.collection import Truth, check_unique
 from ltgcd.errors import InputError
 from ltgcd.evaluation import Evaluation, evaluate_assignments
-from ltgcd.items import parquet_file
-from ltgcd.labels import codes_of, label_names, read_csv, sorted_names
+from ltgcd.labels import codes_of, is_number, label_names, read_csv, sorted_names, strings
+from ltgcd.parquet import read_parquet
 from ltgcd.sources import encode_labels, read_source
 
 
@@ -32,7 +32,7 @@ def evaluate_predictions(path: Path, truth: Path | None = None, n_old: int | Non
     columns = set(table.column_names)
     if "label" not in columns:
         raise InputError(f"{path} has no column 'label' (the prediction); its columns are {table.column_names}.")
-    ids = table.column("id").combine_chunks().cast(pa.string()) if "id" in columns else None
+    ids = strings(table.column("id"), "id", path) if "id" in columns else None
     if ids is not None:
         check_unique(ids, path)
     predicted = label_names(table.column("label"), path)
@@ -52,7 +52,10 @@ def evaluate_predictions(path: Path, truth: Path | None = None, n_old: int | Non
     absent = np.asarray(scored) & (labels < 0)
     if absent.any():
         raise InputError(f"{path} has {absent.sum()} rows without a label; give every unlabelled item a prediction.")
-    return evaluate_assignments(coded, labelled_ids, ids, labels)
+    try:
+        return evaluate_assignments(coded, labelled_ids, ids, labels)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def _own_truth(path: Path, table: pa.Table, ids: pa.StringArray, n_old: int | None) -> tuple[Truth, pa.StringArray]:
@@ -66,9 +69,11 @@ def _own_truth(path: Path, table: pa.Table, ids: pa.StringArray, n_old: int | No
         labelled_ids = ids.filter(pa.array(y >= 0))
     elif n_old is not None:
         names = sorted_names(true)
-        if not all(name.isdigit() for name in names):
+        if not all(is_number(name) for name in names):
             raise InputError(f"{path} has true classes that are not integers; give a column 'y' instead of --n-old.")
-        known = [str(i) for i in range(n_old)]
+        if n_old < 0:
+            raise InputError(f"The number of old classes is {n_old}; give 0 or more with --n-old.")
+        known = [name for name in names if int(name) < n_old]
         _, _, coded = encode_labels(ids, pa.nulls(len(ids), pa.string()), true, known)
         labelled_ids = pa.array([], pa.string())
     else:
@@ -83,4 +88,4 @@ def _own_truth(path: Path, table: pa.Table, ids: pa.StringArray, n_old: int | No
 def _read(path: Path) -> pa.Table:
     if not path.is_file():
         raise InputError(f"{path} is not there; give a run directory or a .csv or .parquet file of predictions.")
-    return parquet_file(path).read() if path.suffix.lower() == ".parquet" else read_csv(path)
+    return read_parquet(path) if path.suffix.lower() == ".parquet" else read_csv(path)

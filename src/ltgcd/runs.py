@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import platform
@@ -15,15 +16,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import tomli_w
 from numpy.typing import NDArray
 
 from ltgcd.collection import Collection, Source, Truth, check_unique
 from ltgcd.errors import InputError
-from ltgcd.items import parquet_file
-from ltgcd.labels import label_names
-from ltgcd.sources import encode_labels, labels_table
+from ltgcd.items import Items, Vectors
+from ltgcd.labels import strings
+from ltgcd.parquet import parquet_file, read_parquet
+from ltgcd.sources import encode_labels, labels_table, stored_labels
 from ltgcd.storage import atomic_path, checksum_rows, read_metadata, with_metadata
 
 ASSIGNMENT_COLUMNS = ("id", "label", "name", "status", "confidence")
@@ -41,11 +44,12 @@ class RunLabels(NamedTuple):
 def open_run(folder: Path, config: dict[str, Any], source: Source) -> Path:
     """Make a run directory, or go on with it if it holds the very same run.
 
-    `config` is what decides the result (no paths, no times); the split's checksum is added to it.
+    `config` is what decides the result (no paths, no times); checksums of the labels, the truth that it is scored
+    against and the features are added to it, so that other features in the same folder are another run.
     """
     table = labels_table(source, {})
-    checksum = checksum_rows(table.column("id").combine_chunks(), table.column("label").combine_chunks())
-    decisive = {**config, "labels_checksum": checksum}
+    checksum = checksum_rows(*(column.combine_chunks() for column in table.columns))
+    decisive = {**config, "labels_checksum": checksum, "features_checksum": _checksum(source.collection.items)}
     path = folder / "config.toml"
     if path.is_file():
         if read_config(folder).get("run") != decisive:
@@ -64,9 +68,26 @@ def check_free(folder: Path) -> None:
     """Refuse a folder that holds something else (a file that a killed run left half-way does not count)."""
     if folder.is_file():
         raise InputError(f"{folder} is a file; give a folder with --out.")
-    leftovers = {"split.parquet"}
-    if folder.is_dir() and any(p.name not in leftovers and not p.name.endswith(".tmp") for p in folder.iterdir()):
+    if folder.is_dir() and not all(p.name.endswith(".tmp") or _is_leftover(p) for p in folder.iterdir()):
         raise InputError(f"{folder} is not empty and holds no run of ltgcd; give a new folder with --out.")
+
+
+def _is_leftover(path: Path) -> bool:
+    """Whether a file is a run's ``split.parquet``, and not the work of ``ltgcd split``, which is never overwritten."""
+    if path.name != "split.parquet":
+        return False
+    schema = parquet_file(path).schema_arrow
+    return set(read_metadata(schema)) == {"class_names"} and set(schema.names) <= {"id", "label", "y_true"}
+
+
+def _checksum(items: Items) -> str:
+    """SHA-256 of embeddings, as the float32 that every method works in; other items have none."""
+    if not isinstance(items, Vectors):
+        return ""
+    digest = hashlib.sha256(str(items.x.shape).encode())
+    for start in range(0, len(items), 4096):
+        digest.update(items.take(np.arange(start, min(start + 4096, len(items)))).tobytes())
+    return digest.hexdigest()
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -85,12 +106,13 @@ def read_run_labels(folder: Path) -> RunLabels:
     path = folder / "split.parquet"
     if not path.is_file():
         raise InputError(f"{folder} has no split.parquet, so it can't be evaluated; give the --out of a run.")
-    table = parquet_file(path).read()
-    ids = table.column("id").combine_chunks()
-    truth = label_names(table.column("y_true"), path) if "y_true" in table.column_names else None
-    known, y, coded = encode_labels(
-        ids, label_names(table.column("label"), path), truth, read_metadata(table.schema).get("class_names")
-    )
+    table = read_parquet(path)
+    labels = stored_labels(table, "label", path)
+    if labels is None or "id" not in table.column_names:
+        raise InputError(f"{path} lacks the column 'id' or 'label'; restore it or start the run again in a new folder.")
+    ids = strings(table.column("id"), "id", path)
+    truth = stored_labels(table, "y_true", path)
+    known, y, coded = encode_labels(ids, labels, truth, read_metadata(table.schema).get("class_names"))
     return RunLabels(ids, y, tuple(known), coded)
 
 
@@ -125,11 +147,15 @@ def read_assignments(folder: Path) -> pa.Table:
     path = folder / "assignments.parquet"
     if not path.is_file():
         raise InputError(f"{folder} has no assignments.parquet yet; finish the run first.")
-    table = parquet_file(path).read()
+    table = read_parquet(path)
     if missing := set(ASSIGNMENT_COLUMNS) - set(table.column_names):
         raise InputError(f"{path} lacks the columns {sorted(missing)}; make the run again.")
-    check_unique(table.column("id").combine_chunks(), path)
-    return table
+    label = table.column("label")
+    if not pa.types.is_integer(label.type) or label.null_count or (pc.min(label).as_py() or 0) < 0:
+        raise InputError(f"{path} has labels that are not class ids (0, 1, …) for every item; make the run again.")
+    ids = strings(table.column("id"), "id", path)
+    check_unique(ids, path)
+    return table.set_column(table.column_names.index("id"), "id", ids)
 
 
 def append_metrics(folder: Path, record: dict[str, Any]) -> None:

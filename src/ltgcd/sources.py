@@ -6,7 +6,6 @@ What is wrong with a source is said in one sentence (`InputError`) that names th
 from __future__ import annotations
 
 import os
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +17,19 @@ from numpy.typing import NDArray
 
 from ltgcd.collection import Collection, Source, Truth, check_unique
 from ltgcd.errors import InputError
-from ltgcd.items import (
-    ImageFiles,
-    Items,
-    ParquetImages,
-    Texts,
-    Vectors,
-    image_column,
-    items_from_addresses,
-    parquet_file,
-    relative_path,
+from ltgcd.items import ImageFiles, Items, ParquetImages, Texts, Vectors, items_from_addresses, relative_path
+from ltgcd.labels import (
+    class_label_columns,
+    codes_of,
+    integer_names,
+    label_names,
+    names_of,
+    read_csv,
+    sorted_names,
+    strings,
 )
-from ltgcd.labels import class_label_columns, codes_of, integer_names, label_names, names_of, read_csv, sorted_names
+from ltgcd.npz import Rows, read_npz, write_npz
+from ltgcd.parquet import image_column, parquet_file, read_parquet
 from ltgcd.storage import atomic_path, read_metadata, with_metadata
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jp2"})
@@ -54,7 +54,7 @@ def read_source(path: Path | str, labels: Path | str | None = None) -> Source:
         The collection, and the truth where the source tells it.
     """
     path = Path(path)
-    if not path.exists():
+    if not os.path.exists(path):  # noqa: PTH110 - pathlib raises where a name is too long
         raise InputError(f"{path} is not there; give a folder of images, a .csv, a .parquet or an .npz file.")
     if path.is_dir():
         source = _read_directory(path)
@@ -71,22 +71,33 @@ def read_source(path: Path | str, labels: Path | str | None = None) -> Source:
 
 def write_source(path: Path | str, source: Source) -> Path:
     """Write a source so that `read_source` gives the same back: ``.npz`` for vectors, ``.parquet`` for all else."""
-    path, (collection, truth) = Path(path), source
+    path, collection = Path(path), source.collection
     if isinstance(collection.items, Vectors):
         if path.suffix != ".npz":
             raise InputError(f"{path} must end in .npz, the form for embeddings.")
-        arrays: dict[str, Any] = {"x": collection.items.x, "y": collection.y, "n_old": collection.n_old}
-        arrays["ids"] = np.array(collection.ids.to_pylist())
-        arrays["class_names"] = np.array(truth.class_names if truth else collection.class_names, dtype=np.str_)
-        if truth is not None:
-            arrays["y_true"] = truth.y_true
-        with atomic_path(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, **arrays)
+        write_embeddings(path, collection.items.x, collection.ids, collection.y, collection.class_names, source.truth)
         return path
     if path.suffix != ".parquet":
         raise InputError(f"{path} must end in .parquet, the form for images and texts.")
     write_manifest(path, source, {})
     return path
+
+
+def write_embeddings(
+    path: Path,
+    x: NDArray[np.floating] | Rows,
+    ids: pa.StringArray,
+    y: NDArray[np.int64],
+    class_names: tuple[str, ...],
+    truth: Truth | None,
+) -> None:
+    """Write embeddings (N, D) and what is known of their items as an ``.npz`` source."""
+    arrays: dict[str, NDArray[Any] | Rows] = {"x": x, "y": y, "n_old": np.array(len(class_names))}
+    arrays["ids"] = np.array(ids.to_pylist())
+    arrays["class_names"] = np.array(truth.class_names if truth else class_names, dtype=np.str_)
+    if truth is not None:
+        arrays["y_true"] = truth.y_true
+    write_npz(path, arrays)
 
 
 def write_manifest(path: Path, source: Source, metadata: dict[str, Any]) -> None:
@@ -148,9 +159,31 @@ def _read_directory(folder: Path) -> Source:
 
 
 def _read_folder(folder: Path) -> Source:
+    paths = _image_paths(folder)
+    if not paths:
+        raise InputError(f"{folder} holds no images; put images there, in sub-folders named after their classes.")
+    try:
+        ids = pa.array(paths, pa.string())
+    except UnicodeEncodeError as error:
+        raise InputError(f"{folder} holds a file whose name is not UTF-8 ({error.object!r}); rename it.") from error
+    top = pc.struct_field(pc.extract_regex(ids, r"(?s)^(?P<top>[^/]+)/.*$"), "top")
+    names = pc.if_else(pc.is_in(pc.utf8_lower(top), pa.array(sorted(UNLABELLED_FOLDERS))), None, top)
+    return _assemble(ids, ImageFiles(folder, ids), names, None, folder)
+
+
+def _image_paths(folder: Path) -> list[str]:
+    """Images below a folder, in the order of their names. A link back to a folder above itself is not followed."""
+
+    def refuse(error: OSError) -> None:
+        raise InputError(f"{error.filename} can't be listed ({error.strerror}); allow it or move it away.") from error
+
     paths: list[str] = []
-    for where, folders, files in os.walk(folder, followlinks=True):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+    above: dict[str, frozenset[tuple[int, int]]] = {str(folder): frozenset()}
+    for where, folders, files in os.walk(folder, followlinks=True, onerror=refuse):
+        status = Path(where).stat()
+        here = above.pop(where) | {(status.st_dev, status.st_ino)}
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and not _is_one_of(where, name, here))
+        above.update((os.path.join(where, name), here) for name in folders)  # noqa: PTH118 - the key of os.walk
         base = Path(where).relative_to(folder).as_posix()
         prefix = "" if base == "." else f"{base}/"
         paths += [
@@ -158,77 +191,75 @@ def _read_folder(folder: Path) -> Source:
             for name in sorted(files)
             if not name.startswith(".") and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES  # noqa: PTH122
         ]
-    if not paths:
-        raise InputError(f"{folder} holds no images; put images there, in sub-folders named after their classes.")
-    ids = pa.array(paths, pa.string())
-    top = pc.struct_field(pc.extract_regex(ids, r"^(?P<top>[^/]+)/.*$"), "top")
-    names = pc.if_else(pc.is_in(pc.utf8_lower(top), pa.array(sorted(UNLABELLED_FOLDERS))), None, top)
-    return _assemble(ids, ImageFiles(folder, ids), names, None, folder)
+    return paths
+
+
+def _is_one_of(where: str, name: str, folders: frozenset[tuple[int, int]]) -> bool:
+    status = Path(where, name).stat()
+    return (status.st_dev, status.st_ino) in folders
 
 
 def _read_csv(path: Path) -> Source:
-    table = read_csv(path)
-    return _from_table(path, table, {})
+    return _from_table(path, read_csv(path))
 
 
 def _read_parquet(path: Path) -> Source:
-    file = parquet_file(path)
-    schema = file.schema_arrow
+    schema = parquet_file(path).schema_arrow
     wanted = [c for c in ("id", "path", "text", "y_true", *LABEL_COLUMNS) if c in schema.names]
     class_label = class_label_columns(schema)
     label = next((name for name in LABEL_COLUMNS if name in schema.names), None)
     if label is None and len(class_label) == 1:
         label = next(iter(class_label))
         wanted.append(label)
-    try:
-        table = file.read(columns=wanted)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path} is damaged and can't be read to its end; make or fetch it again.") from error
+    table = read_parquet(path, wanted)
     if label is not None and label in class_label:
         table = table.set_column(
             table.column_names.index(label), label, _decode(table.column(label), class_label[label], path)
         )
     if label is not None and label != "label":
         table = table.rename_columns(["label" if name == label else name for name in table.column_names])
-    return _from_table(path, table, read_metadata(schema))
+    return _from_table(path, table)
 
 
 def _read_npz(path: Path) -> Source:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            # Taken out once: every access to a member of the archive reads it again.
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError) as error:
-        raise InputError(
-            f"{path} can't be read as an .npz of plain arrays (it may be truncated or hold Python objects); "
-            "save it again with np.savez(path, x=..., y=...)."
-        ) from error
+    arrays = read_npz(path)
     if "x" not in arrays:
         raise InputError(f"{path} has no array 'x'; save the embeddings as x (N×D floats) and the labels as y.")
     x = arrays["x"]
-    if np.issubdtype(x.dtype, np.integer):
-        x = x.astype(np.float32)
-    n = len(x) if x.ndim else 0
+    try:
+        items = Vectors(x.astype(np.float32) if np.issubdtype(x.dtype, np.integer) else x)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    n = len(items)
+    if n == 0:
+        raise InputError(f"{path} has no rows; give at least one item.")
     for name in ("y", "ids", "y_true"):
         if name in arrays and arrays[name].shape != (n,):
             raise InputError(
                 f"{path} has {n} rows in x but {name} of shape {arrays[name].shape}; they must be of equal length."
             )
-    try:
-        items = Vectors(x)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    ids = pa.array([str(i) for i in arrays["ids"]] if "ids" in arrays else [str(i) for i in range(n)], pa.string())
-    names = tuple(str(name) for name in arrays.get("class_names", ()))
+    ids = strings(_plain(arrays.get("ids", np.arange(n))), "ids", path)
+    listed = arrays.get("class_names", np.empty(0, np.str_))
+    names = tuple(str(name) for name in listed) if listed.ndim == 1 else ()
+    if listed.ndim != 1 or len(set(names)) < len(names):
+        raise InputError(f"{path} needs class_names as a list with one name of its own for each class.")
     known = None
     if "n_old" in arrays:
-        known = [names[i] if i < len(names) else str(i) for i in range(int(arrays["n_old"]))]
+        n_old = arrays["n_old"]
+        if n_old.shape != () or n_old.dtype.kind not in "iu" or not 0 <= n_old <= max(len(names), n):
+            raise InputError(f"{path} has n_old = {n_old}; give the number of known classes, or leave it out.")
+        known = [names[i] if i < len(names) else str(i) for i in range(int(n_old))]
     y = integer_names(arrays["y"], names, path, "y") if "y" in arrays else pa.nulls(n, pa.string())
     y_true = integer_names(arrays["y_true"], names, path, "y_true") if "y_true" in arrays else None
     return _assemble(ids, items, y, y_true, path, known=known)
 
 
-def _from_table(path: Path, table: pa.Table, metadata: dict[str, Any]) -> Source:
+def _plain(ids: NDArray[Any]) -> pa.Array:
+    """Ids of any kind for Arrow: bytes as they are, all else as Python writes it."""
+    return pa.array(ids.tolist(), pa.binary()) if ids.dtype.kind == "S" else pa.array([str(i) for i in ids])
+
+
+def _from_table(path: Path, table: pa.Table) -> Source:
     """Source from a manifest's columns; the images of a parquet file stay in it."""
     columns = set(table.column_names)
     if len(table) == 0:
@@ -236,7 +267,7 @@ def _from_table(path: Path, table: pa.Table, metadata: dict[str, Any]) -> Source
     items: Items
     default_ids = pa.array(np.arange(len(table))).cast(pa.string())
     if "path" in columns:
-        paths = table.column("path").combine_chunks().cast(pa.string())
+        paths = strings(table.column("path"), "path", path)
         if paths.null_count:
             raise InputError(f"{path} has {paths.null_count} rows without a path; fill in or remove them.")
         items = items_from_addresses(path.parent, paths)
@@ -244,17 +275,32 @@ def _from_table(path: Path, table: pa.Table, metadata: dict[str, Any]) -> Source
             _check_files(items, path)
         default_ids = paths
     elif "text" in columns:
-        items = Texts(table.column("text").combine_chunks().cast(pa.string()))
+        items = Texts(strings(table.column("text"), "text", path, pa.large_string()))  # more than 2 GB of them fit
     elif path.suffix.lower() == ".parquet":
         column = image_column(path)
         items = ParquetImages((path,), column, np.arange(len(table), dtype=np.int64))
         default_ids = _image_names(path, column, default_ids)
     else:
-        raise InputError(f"{path} has neither a 'path' nor a 'text' column; its columns are {table.column_names}.")
-    ids = table.column("id").combine_chunks().cast(pa.string()) if "id" in columns else default_ids
-    labels = label_names(table.column("label"), path) if "label" in columns else pa.nulls(len(table), pa.string())
-    truth = label_names(table.column("y_true"), path) if "y_true" in columns else None
-    return _assemble(ids, items, labels, truth, path, known=metadata.get("class_names"))
+        raise InputError(
+            f"{path} has neither a 'path' nor a 'text' column (its columns are {table.column_names}); name one so, and "
+            "separate columns by commas."
+        )
+    ids = strings(table.column("id"), "id", path) if "id" in columns else default_ids
+    labels = stored_labels(table, "label", path)
+    if labels is None:
+        labels = pa.nulls(len(table), pa.string())
+    truth = stored_labels(table, "y_true", path)
+    return _assemble(ids, items, labels, truth, path, known=read_metadata(table.schema).get("class_names"))
+
+
+def stored_labels(table: pa.Table, name: str, owner: Path) -> pa.StringArray | None:
+    """Labels in a table, if it has them. What we wrote comes back as it is: "007", "1" beside "cat", spaces and all."""
+    if name not in table.column_names:
+        return None
+    column = table.column(name)
+    if "class_names" in read_metadata(table.schema) and pa.types.is_string(column.type):
+        return strings(column, name, owner)
+    return label_names(column, owner)
 
 
 def _assemble(
@@ -322,13 +368,14 @@ def _image_names(path: Path, column: str, fallback: pa.StringArray) -> pa.String
     kind = parquet_file(path).schema_arrow.field(column).type
     if not pa.types.is_struct(kind) or kind.get_field_index("path") < 0:
         return fallback
-    names = parquet_file(path).read(columns=[f"{column}.path"]).column(column).combine_chunks().field("path")
+    names = read_parquet(path, [f"{column}.path"]).column(column).combine_chunks().field("path")
     unique = names.null_count == 0 and pc.count_distinct(names).as_py() == len(names)
-    return names.cast(pa.string()) if unique else fallback
+    return strings(names, f"{column}.path", path) if unique else fallback
 
 
 def _check_files(items: ImageFiles, owner: Path) -> None:
-    missing = [path for path in items.paths.to_pylist() if not (items.root / path).is_file()]
+    # os.path, for pathlib raises where a name is too long.
+    missing = [path for path in items.paths.to_pylist() if not os.path.isfile(items.root / path)]  # noqa: PTH113
     if missing:
         raise InputError(
             f"{owner} names {len(missing)} files that are not there (for example '{missing[0]}'); paths are taken "

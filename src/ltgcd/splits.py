@@ -16,11 +16,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ltgcd.collection import UNLABELLED, Collection, Source, Truth, imbalance_factor
-from ltgcd.datasets import get_dataset, load_pool
+from ltgcd.datasets import get_dataset, is_dataset, load_pool
 from ltgcd.datasets.base import Pool, class_order
 from ltgcd.errors import InputError
-from ltgcd.items import Vectors, parquet_file
+from ltgcd.items import Vectors
 from ltgcd.labels import names_of
+from ltgcd.parquet import parquet_file
 from ltgcd.sources import labels_table, read_source, write_manifest, write_source
 from ltgcd.storage import atomic_path, checksum_rows, read_metadata
 
@@ -152,8 +153,10 @@ def draw_split(
     heads : (int, int), optional
         n_1 of D^l and of D^u for ``paper-counts``; by default 24 % and 56 % of the smallest class, as for CIFAR-100.
     """
-    if config.imbalance < 1:
+    if not 1 <= config.imbalance < np.inf:
         raise InputError(f"The imbalance factor λ must be at least 1 (1 = balanced), not {config.imbalance:g}.")
+    if not 0 <= config.seed < 2**32:
+        raise InputError(f"The seed must lie between 0 and {2**32 - 1}, not at {config.seed}.")
     if not 0 < config.label_share < 1:
         raise InputError(f"The labelled share must lie between 0 and 1, not {config.label_share:g}.")
     classes, n_old = _choose_classes(order, n_old, config)
@@ -284,7 +287,8 @@ def make_split(name: str, folder: Path, *, data: Path | None = None, **settings:
     """
     known = {key: value for key, value in settings.items() if value is not None}
     own = Path(name)
-    if own.suffix or own.is_dir():
+    # A folder of a dataset's name is most likely that dataset; "./name" says that it is not.
+    if own.suffix or (own.is_dir() and not is_dataset(name)):
         pool, order, n_old, heads = _own_pool(own, known.get("seed", 0))
         config = _config({"preset": "natural", **known})
     else:
@@ -300,9 +304,10 @@ def make_split(name: str, folder: Path, *, data: Path | None = None, **settings:
     _check_same_split(folder, summary["checksum"])
     vectors = isinstance(pool.items, Vectors)
     if vectors:
-        write_source(folder / "split.npz", source)
+        # The description comes first: if we are killed between the two, the same command may go on.
         with atomic_path(path) as temporary:
             pq.write_table(labels_table(source, {"split": summary}), temporary)
+        write_source(folder / "split.npz", source)
     else:
         write_manifest(path, source, {"split": summary})
     return {**summary, "path": str(folder / "split.npz" if vectors else path)}
@@ -330,11 +335,13 @@ def _own_pool(path: Path, seed: int) -> tuple[Pool, list[int], int, None]:
 
 def _check_same_split(folder: Path, checksum: str) -> None:
     """Refuse to overwrite another split; the same one may be written again."""
+    if folder.is_file():
+        raise InputError(f"{folder} is a file; give a folder with --out.")
     path = folder / "split.parquet"
     if path.is_file() and not (folder / "config.toml").exists():
         found = read_metadata(parquet_file(path).schema_arrow).get("split", {}).get("checksum")
         if found == checksum:
             return
-    elif not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+    elif not folder.exists() or (folder.is_dir() and all(p.name.endswith(".tmp") for p in folder.iterdir())):
         return
     raise InputError(f"{folder} holds another split or run; give a new folder with --out, or remove this one.")

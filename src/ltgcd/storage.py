@@ -56,7 +56,10 @@ def with_metadata(table: pa.Table, value: dict[str, Any]) -> pa.Table:
 
 def read_metadata(schema: pa.Schema) -> dict[str, Any]:
     """What `with_metadata` stored, or an empty dict."""
-    value: dict[str, Any] = json.loads((schema.metadata or {}).get(METADATA_KEY, b"{}"))
+    try:
+        value: dict[str, Any] = json.loads((schema.metadata or {}).get(METADATA_KEY, b"{}"))
+    except ValueError:  # some other tool's use of the key
+        return {}
     return value
 
 

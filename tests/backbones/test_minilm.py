@@ -124,6 +124,17 @@ def test_models_it_would_compute_differently_are_refused(file: str, content: obj
         load_minilm(weights=folder)
 
 
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [("modules.json", "[{]"), ("modules.json", '["Transformer"]'), ("sentence_bert_config.json", '"256"')],
+)
+def test_damaged_settings_are_said_in_a_sentence(file: str, content: str, tmp_path: Path) -> None:
+    folder = copy_model(tmp_path / "model")
+    (folder / file).write_text(content)
+    with pytest.raises(InputError, match="cannot be loaded"):
+        load_minilm(weights=folder)
+
+
 def test_missing_things_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="no model in"):
         load_minilm(weights=tmp_path)

@@ -166,12 +166,14 @@ def load_minilm(*, weights: str | Path | None = None) -> Backbone:
 
     from transformers import AutoModel, AutoTokenizer  # noqa: PLC0415  (importing it takes seconds)
 
-    pooling = _pooling(folder)
-    max_tokens = int(_read_json(folder / "sentence_bert_config.json").get("max_seq_length") or MAX_TOKENS)
     try:
+        pooling = _pooling(folder)
+        max_tokens = int(_read_json(folder / "sentence_bert_config.json").get("max_seq_length") or MAX_TOKENS)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         transformer = AutoModel.from_pretrained(folder, local_files_only=True).float()
-    except (OSError, ValueError, KeyError) as error:
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # settings that are not what they were
         reason = str(error).partition("\n")[0]
         raise InputError(f"The model in {folder} cannot be loaded ({reason}); give a complete folder.") from error
     # BERT's own pooling layer is not used here, and random where a checkpoint has none.

@@ -71,7 +71,7 @@ def decode(blob: bytes) -> Image.Image:
         of brightness (floating point, 32-bit integers).
     """
     if not blob:
-        raise InputError(f"The image file is empty; {_CURE}.")
+        raise InputError(f"The image file is empty or can't be opened; {_CURE}.")
     try:
         file = Image.open(io.BytesIO(blob))
         if file.width * file.height > MAX_PIXELS:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NoReturn
+import io
+import json
+import sys
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -47,6 +50,18 @@ app.command()(run.evaluate)
 
 
 def main() -> NoReturn:
-    """Entry point of the ``ltgcd`` command."""
-    app()
-    raise SystemExit(0)
+    """Entry point of the ``ltgcd`` command. With ``--json`` a wrong option, too, is one object on stdout."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
+    try:
+        code = app(standalone_mode=False)
+    except Exception as error:
+        # Typer brings a click of its own in some versions, so its errors are known by what they can do.
+        refusal: Any = error
+        if not hasattr(refusal, "format_message"):
+            raise
+        refusal.show()
+        if "--json" in sys.argv:
+            print(json.dumps({"error": refusal.format_message()}))
+        raise SystemExit(refusal.exit_code) from None
+    raise SystemExit(code if isinstance(code, int) else 0)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else there.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of every random draw.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of every random draw.")]
 Labels = Annotated[
     Path | None, typer.Option("--labels", help="CSV with columns id,label that replaces the source's own labels.")
 ]
@@ -27,19 +27,27 @@ def report(work: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any]], 
 
     try:
         result = work()
-    except InputError as error:
-        sentence = " ".join(str(error).split())
+    except (InputError, OSError) as error:
+        sentence = _refused(error) if isinstance(error, OSError) else str(error)
+        sentence = " ".join(sentence.split())
         if as_json:
-            print(json.dumps({"error": sentence}, ensure_ascii=False))
+            print(json.dumps({"error": sentence}))
         print(f"Error: {sentence}", file=sys.stderr)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         print("Stopped. What is finished is kept: run the same command again to go on.", file=sys.stderr)
         raise typer.Exit(130) from None
     if as_json:
-        print(json.dumps(result, ensure_ascii=False))
+        # In ASCII: names of files need not be UTF-8, nor need the terminal.
+        print(json.dumps(result))
     else:
         show(result)
+
+
+def _refused(error: OSError) -> str:
+    """What the system would not do (permissions, a full disk, a file for a folder) is no bug of ours."""
+    what = f"{error.filename} can't be read or written" if error.filename else "A file can't be read or written"
+    return f"{what} ({error.strerror or error}); check the path, its permissions and the free space."
 
 
 def status(message: str) -> None:

@@ -127,7 +127,7 @@ def embed(
         read = read_source(source, labels)
         items = read.collection.items
         name = backbone or default_backbone(items.kind)
-        dim = items.x.shape[1] if isinstance(items, Vectors) else None
+        dim = items.x.shape[1] if isinstance(items, Vectors) and name == "embeddings" else None
         model = load_backbone(name, image_size=image_size, weights=weights, trained_blocks=trained_blocks, dim=dim)
         result = run(read, model, out, views=views, engine=engine, strict=strict, notify=status)
         return {

@@ -39,7 +39,11 @@ def demo(
         }
 
     def show(result: dict[str, Any]) -> None:
-        print(f"Estimated number of classes: {result['k']} ({result['n_old']} known; in truth {result['k_true']}).")
+        low, high = result["k_estimate"]["low"], result["k_estimate"]["high"]
+        print(
+            f"Estimated number of classes: {result['k']}, 90 % interval {low} to {high} ({result['n_old']} known; in "
+            f"truth {result['k_true']})."
+        )
         print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
         print(f"Every item's label is in {result['run']}/assignments.parquet ({result['seconds']:.1f} s).")
 
@@ -48,9 +52,17 @@ def demo(
 
 def estimate_k(
     source: SourcePath,
-    method: Annotated[str, typer.Option("--method", help="kmeans-balanced or kmeans-brent.")] = "kmeans-balanced",
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method", help="peaks, peaks-merged, peaks-literal, kmeans-brent, kmeans-balanced, ward or hdbscan."
+        ),
+    ] = "peaks",
     labels: Labels = None,
     k_max: Annotated[int | None, typer.Option("--k-max", help="Largest number of classes to consider.")] = None,
+    labels_from: Annotated[
+        str, typer.Option("--labels-from", help="Are the labelled items part of the collection, or from elsewhere?")
+    ] = "collection",
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -63,17 +75,20 @@ def estimate_k(
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.discovery import describe, estimate_source
+        from ltgcd.discovery import estimate_source
         from ltgcd.sources import read_source
 
         read = read_source(source, labels)
-        return describe(estimate_source(read, method, seed, k_max), read.collection.n_old)
+        read.collection.require_partial_labels(source)
+        return estimate_source(read, method, seed, k_max, labels_from)
 
     def show(result: dict[str, Any]) -> None:
-        print(
-            f"Estimated number of classes: {result['k']} ({result['n_old']} known) by {result['method']}, "
-            f"{len(result['curve'])} values tried in {result['seconds']:.1f} s."
-        )
+        interval = "" if result["low"] is None else f", 90 % interval {result['low']} to {result['high']}"
+        print(f"Estimated number of classes: {result['k']}{interval} ({result['n_old']} known).")
+        if "known_share" in result["evidence"]:
+            share = result["evidence"]["known_share"]
+            print(f"About {share:.0%} of the unlabelled items belong to known classes.")
+        print(f"By {result['method']}, {len(result['curve'])} values looked at, in {result['seconds']:.1f} s.")
 
     report(work, show, as_json)
 
@@ -100,10 +115,12 @@ def train(
         from ltgcd.errors import InputError
         from ltgcd.sources import read_source
 
-        if k != "auto" and not k.isdigit():
+        if k != "auto" and not (k.isascii() and k.isdigit()):
             raise InputError(f"--k takes 'auto' or a whole number, not '{k}'.")
         number = None if k == "auto" else int(k)
-        return run(read_source(source, labels), out, method=method, k=number, random_state=seed, progress=status)
+        read = read_source(source, labels)
+        read.collection.require_partial_labels(source)
+        return run(read, out, method=method, k=number, random_state=seed, progress=status)
 
     def show(result: dict[str, Any]) -> None:
         print(f"{result['method']}: {result['k']} classes ({result['n_old']} known), {result['seconds']:.1f} s.")

@@ -34,6 +34,7 @@ __all__ = [
     "data_root",
     "folder_names",
     "get_dataset",
+    "is_dataset",
     "is_packed",
     "load_pool",
     "locate",
@@ -63,12 +64,21 @@ def get_dataset(name: str) -> Dataset:
     InputError
         With the names there are, if this is none of them.
     """
-    plain = name.lower().replace("_", "-").removesuffix("-lt")
+    plain = _plain(name)
     if plain in DATASETS:
         return DATASETS[plain]
     close = difflib.get_close_matches(plain, DATASETS, n=1)
     hint = f" (did you mean '{close[0]}'?)" if close else ""
     raise InputError(f"There is no dataset '{name}'{hint}; choose one of {', '.join(DATASETS)}.")
+
+
+def is_dataset(name: str) -> bool:
+    """Whether `get_dataset` knows the name."""
+    return _plain(name) in DATASETS
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-").removesuffix("-lt")
 
 
 def data_root(explicit: Path | str | None = None) -> Path:
@@ -120,7 +130,7 @@ def load_pool(name: str, root: Path | str | None = None, part: Part = "train") -
     dataset, where = get_dataset(name), data_root(root)
     folder = locate(dataset, where)
     if folder is None:
-        cure = f"run 'ltgcd datasets get {dataset.name}'" if dataset.archives else f"get it by hand: {dataset.how}"
+        cure = f"run 'ltgcd datasets get {dataset.name}'." if dataset.archives else f"get it by hand: {dataset.how}"
         raise InputError(
             f"{dataset.title} is not in {where} (looked for the folders {', '.join(folder_names(dataset))}); set "
             f"LTGCD_DATA to the folder that holds it, or {cure}"

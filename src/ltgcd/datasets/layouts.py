@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from ltgcd.datasets.base import Part, Pool
 from ltgcd.errors import InputError
-from ltgcd.items import ImageFiles, Items, ParquetImages, Texts, image_column, parquet_file
+from ltgcd.items import ImageFiles, Items, ParquetImages, Texts
 from ltgcd.labels import class_label_columns, codes_of
+from ltgcd.parquet import image_column, parquet_file
 from ltgcd.sources import IMAGE_SUFFIXES
 
 Reader = Callable[[Path, Part], Pool | None]
@@ -255,7 +256,7 @@ def _class_label(path: Path, candidates: tuple[str, ...]) -> tuple[str, list[str
 def _columns(path: Path, columns: list[str]) -> pa.Table:
     try:
         return parquet_file(path).read(columns=columns).select(columns).replace_schema_metadata(None)
-    except (pa.ArrowInvalid, pa.ArrowKeyError, KeyError, OSError) as error:
+    except (pa.ArrowException, KeyError, OSError) as error:
         raise InputError(
             f"{path} can't be read to its end or lacks one of the columns {columns}; fetch it again."
         ) from error
