@@ -276,7 +276,7 @@ def _by_ward(task: _Task) -> _Result:
 
 def _by_hdbscan(task: _Task) -> _Result:
     """What a practitioner tries first: HDBSCAN on 50 principal components; noise is no class."""
-    labels = HDBSCAN(min_cluster_size=5).fit(principal_components(task.x, 50)).labels_.astype(np.int64)
+    labels = HDBSCAN(min_cluster_size=5, copy=True).fit(principal_components(task.x, 50)).labels_.astype(np.int64)
     k = max(int(labels.max()) + 1, 1)
     noise = labels < 0
     labels = np.where(noise, k, labels)

@@ -110,7 +110,8 @@ def mixture_share(log_odds: NDArray[np.float64], weights: NDArray[np.float64] | 
     low, high = 0.0, 1.0
     for _ in range(50):
         middle = (low + high) / 2
-        rising = float((w * ratio / (1.0 + middle * ratio)).sum()) > 0
+        # A flat likelihood (no evidence at all) ends at 1: nothing speaks for a novel class.
+        rising = float((w * ratio / (1.0 + middle * ratio)).sum()) >= 0
         low, high = (middle, high) if rising else (low, middle)
     return (low + high) / 2
 

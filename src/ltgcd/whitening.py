@@ -21,7 +21,8 @@ def principal_components(x: NDArray[np.floating], dimensions: int = DIMENSIONS) 
     x = np.asarray(x, dtype=np.float32)
     d = max(1, min(dimensions, x.shape[1], len(x) // 4))
     solver = "covariance_eigh" if x.shape[1] <= 4 * len(x) else "full"
-    scores: NDArray[np.float32] = PCA(d, svd_solver=solver).fit_transform(x).astype(np.float32)
+    with np.errstate(invalid="ignore"):  # shares of a variance of zero, where all rows are equal
+        scores: NDArray[np.float32] = PCA(d, svd_solver=solver).fit_transform(x).astype(np.float32)
     return scores
 
 

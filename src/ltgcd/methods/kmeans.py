@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 
 from ltgcd.collection import UNLABELLED
 
@@ -31,8 +33,10 @@ def normalise(x: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 def cluster(x: NDArray[np.float32], k: int, random_state: int, n_init: int = 10) -> KMeans:
-    """Plain k-means on unit rows (N, D)."""
-    return KMeans(n_clusters=min(k, len(np.unique(x, axis=0))), n_init=n_init, random_state=random_state).fit(x)
+    """Plain k-means on unit rows (N, D); with fewer distinct rows than k some clusters stay empty."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return KMeans(n_clusters=min(k, len(x)), n_init=n_init, random_state=random_state).fit(x)
 
 
 def name_clusters(clusters: NDArray[np.int64], y: NDArray[np.int64], n_old: int, k: int) -> NDArray[np.int64]:
