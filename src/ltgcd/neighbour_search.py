@@ -19,6 +19,7 @@ ROWS, COLUMNS = 4096, 1024  # of a block of the product: 16 MB, which stays in a
 BUFFER = 64 * 2**20  # bytes of any other temporary
 SAMPLE = 500  # rows from which `near_pairs` learns how many cells to look into; as many others measure its recall
 TARGET_RECALL = 0.98  # that it aims at on the first sample
+LARGEST_SHARE = 0.25  # of all pairs, above which looking at all of them was measured to be faster
 
 
 @dataclass
@@ -135,11 +136,11 @@ def _add_block(found: Candidates, s: Tensor, top: int, start: int) -> None:
 
 def near_pairs(
     unit: NDArray[np.float32], kk: int, k: int, device: torch.device, random_state: int
-) -> tuple[NDArray[np.int64], Candidates, float]:
+) -> tuple[NDArray[np.int64], Candidates, float | None]:
     """The kk best pairs of every row among the cells of a partition whose centres are nearest to it.
 
     The number of cells is the smallest that holds `TARGET_RECALL` of the true neighbours of a sample of rows: a few of
-    a hundred on real or clustered features, and on data without any structure as many as it takes.
+    a hundred on real or clustered features. Data without structure would need so many that all pairs are searched.
 
     Parameters
     ----------
@@ -152,8 +153,8 @@ def near_pairs(
 
     Returns
     -------
-    ndarray of int64, Candidates and float
-        As in `all_pairs`, and the recall of the k nearest neighbours on a second sample.
+    ndarray of int64, Candidates and float or None
+        As in `all_pairs`, and the recall of the k nearest neighbours on a second sample; None after all pairs.
     """
     centres, cells = _partition(unit, random_state)
     order, sizes = np.argsort(cells, kind="stable"), np.bincount(cells, minlength=len(centres))
@@ -162,9 +163,11 @@ def near_pairs(
     with _full_precision():
         x, middle = torch.from_numpy(unit[order]).to(device), torch.from_numpy(centres).to(device)
         cell_of = torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes)).to(device)
-        rank_of_cell = (x[learn] @ middle.T).argsort(dim=1, descending=True).argsort(dim=1)
-        ranks = rank_of_cell.gather(1, cell_of[_nearest(x, learn, k).columns]).view(-1).sort().values
+        cells_by_rank = (x[learn] @ middle.T).argsort(dim=1, descending=True)
+        ranks = cells_by_rank.argsort(dim=1).gather(1, cell_of[_nearest(x, learn, k).columns]).view(-1).sort().values
         probes = int(ranks[int(np.ceil(TARGET_RECALL * len(ranks))) - 1]) + 1
+        if sizes[cells_by_rank[:, :probes].cpu().numpy()].sum() > LARGEST_SHARE * len(learn) * len(unit):
+            return *all_pairs(unit, kk, device), None
         found = _search_cells(x, kk, middle, sizes, probes)
         limit = _nearest(x, test, k).similarities[:, -1:]
         recall = float((found.similarities[test, :k] >= limit - 1e-6).double().mean())

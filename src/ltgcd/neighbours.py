@@ -168,11 +168,12 @@ def _distinct_graph(unit: NDArray[np.float32], k: int, exact: bool | None, rando
     device = _device(unit.nbytes + 24 * n * kk)
     if exact is None:
         exact = 2 * n * n * d <= EXACT_FLOP * (GPU_SPEED if device.type == "cuda" else 1)
+    recall = None
     if exact:
         order, found = all_pairs(unit, kk, device)
-        recall = 1.0
     else:
         order, found, recall = near_pairs(unit, kk, k, device, random_state)
+    exact = recall is None
     candidates, proposed = np.empty((n, kk), dtype=np.int64), np.empty((n, kk), dtype=np.float32)
     candidates[order] = order[found.columns.cpu().numpy()]
     proposed[order] = found.similarities.cpu().numpy()
@@ -187,7 +188,7 @@ def _distinct_graph(unit: NDArray[np.float32], k: int, exact: bool | None, rando
         unsure |= reach >= np.minimum(similarities[:, -1], DUPLICATE)
     if unsure.any():
         indices[unsure], similarities[unsure] = _searched_whole(unit, np.flatnonzero(unsure), k)
-    return NeighbourGraph(indices, similarities, recall, exact)
+    return NeighbourGraph(indices, similarities, 1.0 if recall is None else recall, exact)
 
 
 def _with_duplicates(
@@ -243,8 +244,9 @@ def knn_graph(x: NDArray[np.floating], k: int, *, exact: bool | None = None, ran
         Neighbours a row; at most N − 1 are returned.
     exact : bool, optional
         Look at every pair, or only into the cells of a k-means partition whose centres are nearest, as many as recall
-        needs. By default exact as long as the full product takes no more than `EXACT_FLOP` operations: to about
-        100,000 rows of 768 numbers, and on a GPU, where the rows fit its memory, to 50 times as much work.
+        needs (and at every pair all the same where that would be a quarter of them). By default exact as long as the
+        full product takes no more than `EXACT_FLOP` operations: to about 100,000 rows of 768 numbers, and on a GPU,
+        if the rows fit into its memory, to 50 times as much work.
     random_state : int
         Seed of the partition and of the sample that measures recall; an exact graph does not depend on it.
 
