@@ -12,7 +12,7 @@ from pathlib import Path
 from ltgcd.runs import versions
 
 HERE = Path(__file__).parent
-STUDIES = ("speed/embed", "speed/neighbours", "purity")
+STUDIES = ("speed/embed", "speed/neighbours", "speed/estimate_k", "purity")
 
 
 def main() -> None:

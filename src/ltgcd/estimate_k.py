@@ -181,26 +181,34 @@ def class_number(share: float, n_labelled: int, n_unlabelled: int, n_old: int, l
 def _bootstrap(
     found: KnownShare, classes: NDArray[np.int64], counts: NDArray[np.int64], n_unlabelled: int, task: _Task
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Draws of K and of α: over labelled classes, over unlabelled items, and over the sizes of the novel classes."""
+    """Draws of K and of α, over all that chance decided.
+
+    Which classes are known (they calibrate the log-odds), which unlabelled items there are, which classes are novel
+    (some look more like known ones than others, which shifts α) and how large they are.
+    """
     random = np.random.RandomState(task.random_state)
     present = np.flatnonzero(counts)
-    edges = np.unique(np.quantile(found.unlabelled, np.linspace(0, 1, BINS + 1)))
-    centres = (edges[:-1] + edges[1:]) / 2 if len(edges) > 1 else edges
-    weight, _ = np.histogram(found.unlabelled, edges) if len(edges) > 1 else (np.array([n_unlabelled]), None)
+    uniform = np.full(len(present), 1 / len(present))
+    centres, weight, known_bins, novel_bins = _histograms(found, classes, len(counts))
+    inside = counts.sum() if task.labels_from == "collection" else 0
+    n_novel = class_number(found.share, int(inside), n_unlabelled, len(present), task.labels_from) - len(present)
+    reference = _mixed_share(centres, found.share, known_bins, novel_bins.sum(axis=0))
     scores = np.concatenate([found.as_known, found.as_novel])
     target = np.repeat([1, 0], len(classes))
     novel_weight = 1.0 / np.sqrt(counts[classes])
     numbers, shares = np.empty(BOOTSTRAPS), np.empty(BOOTSTRAPS)
     for draw in range(BOOTSTRAPS):
         times = np.zeros(len(counts))
-        times[present] = random.multinomial(len(present), np.full(len(present), 1 / len(present)))
+        times[present] = random.multinomial(len(present), uniform)
         known_w, novel_w = times[classes], times[classes] * novel_weight
-        w = np.concatenate([known_w, novel_w * known_w.sum() / novel_w.sum()])
-        slope, offset = calibrate(scores, target, w)
+        slope, offset = calibrate(scores, target, np.concatenate([known_w, novel_w * known_w.sum() / novel_w.sum()]))
         items = random.multinomial(n_unlabelled, weight / weight.sum()).astype(np.float64)
         share = mixture_share(slope * centres + offset, items)
-        known = share * n_unlabelled + (counts.sum() if task.labels_from == "collection" else 0)
-        sizes = counts * max(known, 1.0) / counts.sum()  # of the known classes, at this share
+        if n_novel >= 0.5:
+            others = random.multinomial(max(1, round(n_novel)), uniform)
+            shift = _mixed_share(centres, found.share, known_bins, others @ novel_bins[present]) - reference
+            share = float(np.clip(share - shift, 0, 1))
+        sizes = counts * max(share * n_unlabelled + inside, 1.0) / counts.sum()  # of the known classes, at this share
         novel = (1 - share) * n_unlabelled
         mean = max(float((times * sizes).sum() / times.sum()), 1e-9)
         drawn = random.choice(sizes[present], size=int(min(3 * novel / mean + 30, 1e5)), p=times[present] / times.sum())
@@ -210,6 +218,29 @@ def _bootstrap(
         part = (novel - before) / drawn[whole] if whole < len(drawn) else 0.0
         numbers[draw], shares[draw] = task.n_old + whole + part, share
     return numbers, shares
+
+
+def _histograms(
+    found: KnownShare, classes: NDArray[np.int64], n_classes: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Log-odds in bins: their centres, counts of D^u, of labelled items as known, and of each class as novel."""
+    everything = np.concatenate([found.unlabelled, found.as_known, found.as_novel])
+    centres = np.unique(np.quantile(everything, np.linspace(0, 1, BINS)))
+    edges = (centres[1:] + centres[:-1]) / 2
+
+    def counted(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.bincount(np.searchsorted(edges, values), minlength=len(centres)).astype(np.float64)
+
+    novel = np.zeros((n_classes, len(centres)))
+    np.add.at(novel, (classes, np.searchsorted(edges, found.as_novel)), 1.0)
+    return centres, counted(found.unlabelled), counted(found.as_known), novel
+
+
+def _mixed_share(
+    centres: NDArray[np.float64], share: float, known: NDArray[np.float64], novel: NDArray[np.float64]
+) -> float:
+    """The share that would be found in a D^u of this share, with these distributions of known and novel items."""
+    return mixture_share(centres, share * known / known.sum() + (1 - share) * novel / novel.sum())
 
 
 def _likelihood_curve(found: KnownShare, n_labelled: int, task: _Task, high: int) -> Curve:
