@@ -240,6 +240,18 @@ def test_recall_of_the_partitioned_search() -> None:
     assert same(near, knn_graph(x, 15, exact=False))
 
 
+@pytest.mark.parametrize("rows", [4, 5, 4096])
+def test_cells_may_be_empty_and_blocks_may_cut_them(rows: int) -> None:
+    random = np.random.RandomState(0)
+    x = torch.nn.functional.normalize(torch.from_numpy(random.randn(60, 5).astype(np.float32)), dim=1)
+    sizes, centres = np.array([0, 20, 0, 0, 30, 10, 0]), torch.from_numpy(random.randn(7, 5).astype(np.float32))
+    with mock.patch.object(neighbour_search, "ROWS", rows):
+        found = neighbour_search._search_cells(x, 12, centres, sizes, probes=7)
+    s = (x @ x.T).fill_diagonal_(-9)
+    torch.testing.assert_close(found.similarities, s.topk(12).values)
+    torch.testing.assert_close(s.gather(1, found.columns), found.similarities)
+
+
 def test_data_without_structure_is_searched_as_a_whole() -> None:
     """A partition would have to look into half of its cells to find the neighbours of a single wide cloud."""
     x = np.random.RandomState(0).randn(2000, 100)

@@ -76,7 +76,7 @@ def exact(n: int, d: int, k: int, repeat: int) -> None:
     print(f"search    k = {k}, exact, everything included: {search:.2f} s (best of {repeat})")
     print(f"  full    {work / search:.0f} GFLOP/s = {work / search / machine:.0%} of the machine's rate")
     print(
-        f"  done    {share * work / search:.0f} GFLOP/s = {share * work / search / machine:.0%}, the upper triangle only"
+        f"  done    {share * work / search:.0f} GFLOP/s = {share * work / search / machine:.0%}, of the upper triangle"
     )
 
 

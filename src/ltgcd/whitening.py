@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.decomposition import PCA
 
 from ltgcd.collection import UNLABELLED
@@ -30,11 +31,10 @@ def class_means(
     z: NDArray[np.float32], y: NDArray[np.int64], n_classes: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Means (n_classes, d) of the labelled rows of each class, zero for a class without any, and the class sizes."""
-    labelled = y != UNLABELLED
-    counts = np.bincount(y[labelled], minlength=n_classes).astype(np.int64)
-    sums = np.zeros((n_classes, z.shape[1]), dtype=np.float64)
-    np.add.at(sums, y[labelled], z[labelled])
-    return (sums / np.maximum(counts, 1)[:, None]).astype(np.float32), counts
+    rows = np.flatnonzero(y != UNLABELLED)
+    counts = np.bincount(y[rows], minlength=n_classes).astype(np.int64)
+    member = sparse.csr_array((np.ones(len(rows)), (y[rows], rows)), shape=(n_classes, len(y)))
+    return ((member @ z) / np.maximum(counts, 1)[:, None]).astype(np.float32), counts
 
 
 def within_class_whitening(z: NDArray[np.float32], y: NDArray[np.int64], n_classes: int) -> NDArray[np.float32]:
@@ -47,5 +47,6 @@ def within_class_whitening(z: NDArray[np.float32], y: NDArray[np.int64], n_class
     if scale <= 0:  # no class has two labelled items that differ: there is nothing to whiten by
         return normalise(z)
     covariance = (1 - SHRINKAGE) * covariance + SHRINKAGE * scale * np.eye(len(covariance))
-    values, vectors = np.linalg.eigh(covariance)
-    return normalise(z @ (vectors / np.sqrt(values)).astype(np.float32))
+    # Any square root of the inverse will do, cosines being the same under a rotation; Cholesky's is the cheapest.
+    root = np.linalg.inv(np.linalg.cholesky(covariance))
+    return normalise(z @ root.T.astype(np.float32))
