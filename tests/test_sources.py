@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from conftest import image_bytes
 from ltgcd.collection import Collection, Source, Truth
-from ltgcd.discovery import train
+from ltgcd.pipeline import train
 from ltgcd.errors import InputError
 from ltgcd.items import ImageBytes, ImageFiles, ParquetImages, Texts, Vectors
 from ltgcd.labels import label_names, names_of, sorted_names

@@ -14,6 +14,7 @@ import numpy as np
 from ltgcd.estimate_k import estimate_k
 from ltgcd.k_search import search_k
 from ltgcd.methods import kmeans
+from ltgcd.whitening import normalise
 
 N, D, K, N_OLD = 15_000, 1280, 100, 80
 
@@ -39,7 +40,7 @@ def main() -> None:
         print(f"kmeans-brent: K = {rival.k} in {rival.seconds:.0f} s, {rival.seconds / default.seconds:.0f}×")
         return
     started = time.perf_counter()
-    kmeans.cluster(kmeans.normalise(x), N_OLD, 0)
+    kmeans.cluster(normalise(x), N_OLD, 0)
     one = time.perf_counter() - started
     _, tried = search_k(lambda k: -abs(k - K), N_OLD, 1000)
     print(f"kmeans-brent: one k-means with K = {N_OLD} takes {one:.1f} s = {one / default.seconds:.1f}×;")

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ltgcd.collection import Collection, Source, Truth
+    from ltgcd.discovery import CategoryDiscovery
     from ltgcd.errors import InputError
     from ltgcd.evaluation import Evaluation, evaluate
     from ltgcd.sources import read_source, write_source
     from ltgcd.splits import SplitConfig, draw_split
 
 _HOME = {
+    "CategoryDiscovery": "discovery",
     "Collection": "collection",
     "Evaluation": "evaluation",
     "InputError": "errors",
@@ -29,6 +31,7 @@ _HOME = {
 }
 
 __all__ = [
+    "CategoryDiscovery",
     "Collection",
     "Evaluation",
     "InputError",

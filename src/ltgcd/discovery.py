@@ -1,146 +1,170 @@
-"""The whole pipeline on one screen: how many classes, which class has each item, how good is it."""
+"""`CategoryDiscovery`: the whole pipeline behind scikit-learn's ``fit`` and ``predict``."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
 
-from ltgcd.collection import Source
+from ltgcd.collection import UNLABELLED
 from ltgcd.errors import InputError
-from ltgcd.estimate_k import LabelsFrom, estimate_k
-from ltgcd.evaluation import Evaluation, evaluate_assignments
-from ltgcd.items import Vectors
-from ltgcd.methods import METHODS
-from ltgcd.runs import append_metrics, open_run, read_assignments, read_config, read_run_labels, write_assignments
-from ltgcd.storage import read_metadata, write_json
+from ltgcd.estimate_k import KEstimate, estimate_k
+from ltgcd.experiments import TRAINED, Preset, changed, preset
+from ltgcd.fitting import FittedModel, Task, fit_model
+from ltgcd.views import VectorViews
 
 
-def estimate_source(
-    source: Source,
-    method: str = "peaks",
-    random_state: int = 0,
-    k_max: int | None = None,
-    labels_from: str = "collection",
-) -> dict[str, Any]:
-    """Estimate the number of classes of a source of embeddings; the result is what ``k_estimate.json`` holds."""
-    collection = source.collection
-    collection.require_partial_labels()
-    if labels_from not in get_args(LabelsFrom):
-        raise InputError(f"Labels come from {' or '.join(get_args(LabelsFrom))}, not from '{labels_from}'.")
-    estimate = estimate_k(
-        _vectors(source),
-        collection.y,
-        method,
-        n_old=collection.n_old,
-        k_max=k_max,
-        labels_from=cast(LabelsFrom, labels_from),
-        random_state=random_state,
-    )
-    evidence = dict(estimate.evidence)
-    if "peaks" in evidence:  # rows mean nothing outside; ids do
-        evidence["peaks"] = collection.ids.take(np.array(evidence["peaks"], dtype=np.int64)).to_pylist()
-    return {
-        "method": estimate.method,
-        "k": estimate.k,
-        "low": estimate.low,
-        "high": estimate.high,
-        "n_old": collection.n_old,
-        "seconds": round(estimate.seconds, 3),
-        "curve": [list(point) for point in estimate.curve],
-        "evidence": evidence,
-    }
-
-
-def train(
-    source: Source,
-    folder: Path,
-    *,
-    method: str = "kmeans",
-    k: int | None = None,
-    random_state: int = 0,
-    progress: Callable[[str], None] = lambda _stage: None,
-) -> dict[str, Any]:
-    """Run a method on a source and leave a run directory.
+class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Find known and novel classes in partly labelled embeddings.
 
     Parameters
     ----------
-    source : Source
-        What to run on; the method sees the collection, only the evaluation at the end sees the truth.
-    folder : path
-        Run directory. If it holds the same run, finished, that run is reported and nothing is computed.
-    method : str
-        A key of `ltgcd.methods.METHODS`.
-    k : int, optional
-        Number of classes; estimated if None.
+    n_classes : int or "auto"
+        Number of classes, known and novel; "auto" estimates it.
+    method : {"ltgcd", "simgcd"}
+        Trained method.
+    preset : {"default", "paper", "literal"}
+        Reading of the paper, see `ltgcd.experiments.preset`.
+    epochs : int, optional
+        Epochs of training; the preset's by default.
+    settings : dict, optional
+        Other settings by path, see `ltgcd.experiments.changed`.
     random_state : int
-        Seed.
-    progress : callable
-        Told the name of each stage as it starts.
+        Seed. The same seed and data give the same labels.
+
+    Attributes
+    ----------
+    labels_ : ndarray of int64, shape (N,)
+        Class of every item: the given label of a labelled one; known classes under their own numbers, novel ones from
+        the largest of these + 1 on, by falling size.
+    confidence_ : ndarray of float32, shape (N,)
+        Probability of that class.
+    status_ : ndarray of str, shape (N,)
+        "known" or "novel".
+    classes_ : ndarray of int64, shape (n_classes_,)
+        All classes, the known ones first.
+    n_classes_ : int
+        Their number.
+    k_estimate_ : KEstimate or None
+        The estimate, if the number was not given.
+    n_features_in_ : int
+        Length of a vector.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ltgcd import CategoryDiscovery
+    >>> rng = np.random.RandomState(0)
+    >>> centres = np.eye(4, 16) * 5
+    >>> x = np.concatenate([rng.randn(30, 16) + centre for centre in centres])
+    >>> y = np.repeat([0, 1, -1, -1], 30)
+    >>> model = CategoryDiscovery(n_classes=4).fit(x, y)
+    >>> model.n_classes_, sorted(set(model.status_))
+    (4, ['known', 'novel'])
     """
-    collection = source.collection
-    if method not in METHODS:
-        raise InputError(f"There is no method '{method}'; choose one of {', '.join(METHODS)}.")
-    collection.require_partial_labels()
-    if k is not None and not collection.n_old <= k <= len(collection):
-        raise InputError(
-            f"K = {k} is impossible: there are {collection.n_old} known classes and {len(collection)} items."
-        )
-    x = _vectors(source)
-    started = time.perf_counter()
-    open_run(folder, {"method": method, "k": "auto" if k is None else k, "random_state": random_state}, source)
-    if not (folder / "assignments.parquet").is_file():
-        estimate = None
-        if k is None:
-            progress("estimating the number of classes")
-            estimate = estimate_source(source, random_state=random_state)
-            write_json(folder / "k_estimate.json", estimate)
-        progress(f"assigning every item ({method})")
-        chosen = int(estimate["k"]) if estimate else int(k or 0)
-        result = METHODS[method](x, collection.y, collection.n_old, chosen, random_state)
-        append_metrics(folder, {"method": method, "k": chosen, "seconds": time.perf_counter() - started})
-        write_assignments(folder, collection, result.labels, result.confidence, chosen)
-    scorable = source.truth is not None and source.truth.tells_any(~collection.labelled)
-    scores = evaluate_run(folder).as_dict() if scorable else {"acc": None, "balanced_acc": None}
-    return {
-        "method": method,
-        "k": _k_of(read_assignments(folder)),
-        "n_old": collection.n_old,
-        **{key: scores[key] for key in ("acc", "balanced_acc")},
-        "seconds": round(time.perf_counter() - started, 3),
-        "run": str(folder),
-    }
+
+    def __init__(
+        self,
+        n_classes: int | Literal["auto"] = "auto",
+        method: str = "ltgcd",
+        preset: Preset = "default",
+        epochs: int | None = None,
+        settings: dict[str, Any] | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.n_classes = n_classes
+        self.method = method
+        self.preset = preset
+        self.epochs = epochs
+        self.settings = settings
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> CategoryDiscovery:
+        """Discover the classes of X.
+
+        Parameters
+        ----------
+        X : array-like, shape (N, D)
+            Embeddings.
+        y : array-like of int, shape (N,)
+            Labels, -1 for an unlabelled item.
+        """
+        x, labels = validate_data(self, X, y, dtype=np.float32, ensure_min_samples=2)
+        numbers = np.issubdtype(labels.dtype, np.number)
+        if not numbers or not np.array_equal(labels, np.floor(labels)):
+            raise InputError("Unknown label type: y must hold whole numbers, -1 for an unlabelled item.")
+        labels = labels.astype(np.int64)
+        if labels.min() < UNLABELLED:
+            raise InputError(f"y holds {labels.min()}; labels are 0 or more, and -1 for an unlabelled item.")
+        known = np.unique(labels[labels != UNLABELLED])
+        if not len(known):
+            raise InputError("No item is labelled; label a few items of at least one class.")
+        codes = np.where(labels == UNLABELLED, UNLABELLED, np.searchsorted(known, labels))
+        if self.method not in TRAINED:
+            raise InputError(f"There is no trained method '{self.method}'; choose one of {', '.join(TRAINED)}.")
+        changes = dict(self.settings or {})
+        if self.epochs is not None:
+            changes["schedule.epochs"] = self.epochs
+        experiment = changed(preset(self.method, "frozen", self.preset), changes)
+        k = self._number(x, codes, len(known))
+        fit = fit_model(Task(x, codes, len(known), k, self.random_state), experiment)
+        self._fitted = fit.fitted
+        self.n_classes_ = k
+        self.classes_ = np.concatenate([known, known.max() + 1 + np.arange(k - len(known))])
+        chosen = np.where(codes == UNLABELLED, fit.probabilities.argmax(axis=1), codes)
+        self.labels_ = self.classes_[chosen]
+        self.confidence_ = fit.probabilities[np.arange(len(x)), chosen]
+        self.status_ = np.where(chosen < len(known), "known", "novel")
+        return self
+
+    def _number(self, x: NDArray[np.float32], codes: NDArray[np.int64], n_old: int) -> int:
+        self.k_estimate_: KEstimate | None = None
+        if self.n_classes == "auto":
+            if (codes != UNLABELLED).all():
+                return n_old
+            self.k_estimate_ = estimate_k(x, codes, random_state=self.random_state)
+            return self.k_estimate_.k
+        if not isinstance(self.n_classes, int | np.integer) or not n_old <= self.n_classes <= len(x):
+            raise InputError(
+                f"n_classes is 'auto' or a whole number from {n_old} (the known classes) to {len(x)} (the items), "
+                f"not {self.n_classes!r}."
+            )
+        return int(self.n_classes)
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Probabilities (N, n_classes_) of the classes, in the order of `classes_`, of new items."""
+        check_is_fitted(self)
+        x = validate_data(self, X, dtype=np.float32, reset=False)
+        return self._fitted.predict(VectorViews(x))
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Class of new items, known or novel."""
+        p = self.predict_proba(X)
+        return np.asarray(self.classes_[p.argmax(axis=1)], dtype=np.int64)
+
+    def save(self, folder: Path | str) -> None:
+        """Write the model to a folder: safetensors and TOML, no pickle."""
+        check_is_fitted(self)
+        note = {"classes": [int(c) for c in self.classes_], "n_features_in": int(self.n_features_in_)}
+        self._fitted.save(Path(folder), note)
+
+    @classmethod
+    def load(cls, folder: Path | str) -> CategoryDiscovery:
+        """Read what `save` wrote; it predicts, but no longer knows the items it was fitted on."""
+        fitted, note = FittedModel.load(Path(folder), _no_tail)
+        if "classes" not in note:
+            raise InputError(f"{folder} was not saved by CategoryDiscovery; use 'ltgcd predict' on a run.")
+        self = cls(n_classes=fitted.k)
+        self._fitted, self.n_classes_ = fitted, fitted.k
+        self.classes_ = np.array(note["classes"], dtype=np.int64)
+        self.n_features_in_ = int(note["n_features_in"])
+        return self
 
 
-def evaluate_run(folder: Path) -> Evaluation:
-    """Score a finished run on its unlabelled items."""
-    read_config(folder)
-    labels = read_run_labels(folder)
-    if labels.truth is None:
-        raise InputError(f"{folder} can't be evaluated: its source had no y_true.")
-    table = read_assignments(folder)
-    labelled_ids = labels.ids.filter(pa.array(labels.y >= 0))
-    predicted = np.asarray(table.column("label").to_numpy(), dtype=np.int64)
-    ids = table.column("id").combine_chunks()
-    try:
-        return evaluate_assignments(labels.truth, labelled_ids, ids, predicted, k=_k_of(table))
-    except InputError as error:
-        raise InputError(f"{folder}: {error}") from error
-
-
-def _k_of(assignments: pa.Table) -> int | None:
-    """Classes of the method, empty ones included; None where another tool rewrote the file and dropped it."""
-    k = read_metadata(assignments.schema).get("k")
-    return None if k is None else int(k)
-
-
-def _vectors(source: Source) -> NDArray[np.floating]:
-    items = source.collection.items
-    if not isinstance(items, Vectors):
-        raise InputError(f"This needs embeddings, but the source holds {items.kind}s; run 'ltgcd embed' on it first.")
-    return items.x
+def _no_tail(_note: dict[str, Any]) -> nn.Module:
+    raise InputError("This model was trained on images, with the last stage of their backbone; use 'ltgcd predict'.")

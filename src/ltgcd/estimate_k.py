@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import cut_tree, ward
-from sklearn.cluster import HDBSCAN, KMeans
+from sklearn.cluster import KMeans
 
 from ltgcd.collection import UNLABELLED
 from ltgcd.errors import InputError
@@ -25,7 +24,8 @@ from ltgcd.known_share import NEIGHBOURS, KnownShare, calibrate, known_share, mi
 from ltgcd.methods import kmeans
 from ltgcd.neighbours import knn_graph
 from ltgcd.peak_clustering import LITERAL, PeakConfig, density_peaks, partition, search_peaks
-from ltgcd.whitening import principal_components, within_class_whitening
+from ltgcd.rivals import Found, evoc_layers, finch_levels, hdbscan, leiden_scan, ward_scan
+from ltgcd.whitening import normalise, principal_components, within_class_whitening
 
 LabelsFrom = Literal["collection", "elsewhere"]
 BOOTSTRAPS = 200
@@ -266,7 +266,7 @@ def chao1_unseen(sizes: NDArray[np.int64]) -> float:
 
 def _by_search(task: _Task, config: PeakConfig) -> _Result:
     literal = config == LITERAL
-    unit = kmeans.normalise(task.x)
+    unit = normalise(task.x)
     if not literal:
         unit = within_class_whitening(principal_components(task.x), task.y, task.n_old)
     graph = knn_graph(unit, max(config.k, config.k_s))
@@ -275,7 +275,7 @@ def _by_search(task: _Task, config: PeakConfig) -> _Result:
 
 
 def _by_kmeans(task: _Task, *, balanced: bool, upper: int, search: Literal["brent", "exhaustive"]) -> _Result:
-    unit = kmeans.normalise(task.x)
+    unit = normalise(task.x)
     high = max(task.n_old, min(upper if task.k_max is None else task.k_max, len(unit)))
     fits: dict[int, KMeans] = {}
 
@@ -287,32 +287,9 @@ def _by_kmeans(task: _Task, *, balanced: bool, upper: int, search: Literal["bren
     return k, None, None, curve, fits[k].labels_.astype(np.int64), {"evaluations": len(curve)}
 
 
-def _by_ward(task: _Task) -> _Result:
-    """One dendrogram gives every K (CMS, NCDLR): micro-clusters by k-means, then Ward, balanced labelled ACC."""
-    unit = within_class_whitening(principal_components(task.x), task.y, task.n_old)
-    n_micro = min(len(unit), max(50, len(unit) // 12))
-    micro = KMeans(n_micro, n_init=1, max_iter=20, random_state=task.random_state).fit(unit)
-    tree = ward(micro.cluster_centers_.astype(np.float64))
-    own = micro.labels_.astype(np.int64)
-    high = max(task.n_old, min(6 * task.n_old if task.k_max is None else task.k_max, n_micro))
-    cuts = cut_tree(tree, np.arange(task.n_old, high + 1))
-    k, curve = search_k(
-        lambda k: labelled_accuracy(cuts[:, k - task.n_old].astype(np.int64)[own], task.y, balanced=True),
-        task.n_old,
-        high,
-        "exhaustive",
-    )
-    return k, None, None, curve, cuts[:, k - task.n_old].astype(np.int64)[own], {"micro_clusters": n_micro}
-
-
-def _by_hdbscan(task: _Task) -> _Result:
-    """What a practitioner tries first: HDBSCAN on 50 principal components; noise is no class."""
-    labels = HDBSCAN(min_cluster_size=5, copy=True).fit(principal_components(task.x, 50)).labels_.astype(np.int64)
-    k = max(int(labels.max()) + 1, 1)
-    noise = labels < 0
-    labels = np.where(noise, k, labels)
-    score = round(labelled_accuracy(labels, task.y, balanced=True), 4)
-    return k, None, None, ((k, score),), labels, {"noise_share": round(float(noise.mean()), 4)}
+def _by_rival(task: _Task, rival: Callable[..., Found]) -> _Result:
+    k, curve, labels, evidence = rival(task.x, task.y, task.n_old, task.k_max, task.random_state)
+    return k, None, None, curve, labels, evidence
 
 
 ESTIMATORS: dict[str, Callable[[_Task], _Result]] = {
@@ -323,6 +300,9 @@ ESTIMATORS: dict[str, Callable[[_Task], _Result]] = {
         task, balanced=False, upper=min(1000, max(task.n_old + 1, len(task.x) // 5)), search="brent"
     ),
     "kmeans-balanced": lambda task: _by_kmeans(task, balanced=True, upper=4 * task.n_old, search="exhaustive"),
-    "ward": _by_ward,
-    "hdbscan": _by_hdbscan,
+    "ward": lambda task: _by_rival(task, ward_scan),
+    "leiden": lambda task: _by_rival(task, leiden_scan),
+    "finch": lambda task: _by_rival(task, finch_levels),
+    "evoc": lambda task: _by_rival(task, evoc_layers),
+    "hdbscan": lambda task: _by_rival(task, hdbscan),
 }

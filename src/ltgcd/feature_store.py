@@ -195,3 +195,8 @@ def open_features(folder: Path | str, *, verify: bool = True) -> FeatureStore:
         )
     row = index.column("row").to_numpy().astype(np.int64)
     return FeatureStore(folder, key, index.column("id").combine_chunks(), shard, row)
+
+
+def opened(source: Path) -> FeatureStore | None:
+    """The features in a source's folder, if it is one that ``ltgcd embed`` has written."""
+    return open_features(source) if (source / KEY_FILE).is_file() else None

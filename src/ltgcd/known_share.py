@@ -21,9 +21,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ltgcd.collection import UNLABELLED
-from ltgcd.methods.kmeans import normalise
 from ltgcd.neighbours import NeighbourGraph
-from ltgcd.whitening import class_means, within_class_whitening
+from ltgcd.whitening import class_means, normalise, within_class_whitening
 
 FOLDS = 5
 NEIGHBOURS = 30

@@ -12,10 +12,9 @@ from scipy.cluster.hierarchy import cut_tree, linkage
 from ltgcd.collection import UNLABELLED
 from ltgcd.density import density, softmax
 from ltgcd.k_search import Curve, Search, labelled_accuracy, search_k
-from ltgcd.methods.kmeans import normalise
 from ltgcd.neighbours import NeighbourGraph
 from ltgcd.peaks import Overlap, Rule, find_peaks, iou_k, nmds
-from ltgcd.whitening import class_means
+from ltgcd.whitening import class_means, normalise
 
 MAX_PEAKS = 4000  # the densest of more peaks are merged: the linkage is quadratic in them
 BOOTSTRAPS = 3

@@ -121,21 +121,32 @@ def class_name(label: int, class_names: tuple[str, ...]) -> str:
     return class_names[label] if label < len(class_names) else f"novel-{label - len(class_names) + 1:03d}"
 
 
-def write_assignments(
-    folder: Path, collection: Collection, labels: NDArray[np.int64], confidence: NDArray[np.float32], k: int
-) -> Path:
-    """Write a label, a name, a status and a confidence for every item; `k` counts empty classes too."""
-    names = [class_name(label, collection.class_names) for label in range(int(labels.max()) + 1)]
+def assignments_table(
+    ids: pa.StringArray,
+    labels: NDArray[np.int64],
+    confidence: NDArray[np.float32],
+    class_names: tuple[str, ...],
+    k: int,
+) -> pa.Table:
+    """A label, a name, a status and a confidence for every item; `k` counts empty classes too."""
+    names = [class_name(label, class_names) for label in range(int(labels.max(initial=0)) + 1)]
     table = pa.table(
         {
-            "id": collection.ids,
+            "id": ids,
             "label": pa.array(labels, pa.int64()),
             "name": pa.array(names, pa.string()).take(pa.array(labels)),
-            "status": pa.array(np.where(labels < collection.n_old, "known", "novel")),
+            "status": pa.array(np.where(labels < len(class_names), "known", "novel")),
             "confidence": pa.array(confidence, pa.float32()),
         }
     )
-    table = with_metadata(table, {"k": k})
+    return with_metadata(table, {"k": k})
+
+
+def write_assignments(
+    folder: Path, collection: Collection, labels: NDArray[np.int64], confidence: NDArray[np.float32], k: int
+) -> Path:
+    """Write ``assignments.parquet``."""
+    table = assignments_table(collection.ids, labels, confidence, collection.class_names, k)
     path = folder / "assignments.parquet"
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary)
@@ -158,10 +169,13 @@ def read_assignments(folder: Path) -> pa.Table:
     return table.set_column(table.column_names.index("id"), "id", ids)
 
 
-def append_metrics(folder: Path, record: dict[str, Any]) -> None:
-    """Append a line to ``metrics.jsonl``."""
-    with (folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
+def record_epoch(folder: Path, line: dict[str, Any]) -> None:
+    """Add the line of an epoch to ``metrics.jsonl``; one of the same or a later epoch, trained again, gives way."""
+    path = folder / "metrics.jsonl"
+    held = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    kept = [old for old in held if json.loads(old)["epoch"] < line["epoch"]]
+    with atomic_path(path) as temporary:
+        temporary.write_text("\n".join([*kept, json.dumps(line)]) + "\n", encoding="utf-8")
 
 
 def versions() -> dict[str, str]:

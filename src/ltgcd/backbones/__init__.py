@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 from ltgcd.backbones.base import Backbone, Kind
 from ltgcd.errors import InputError
@@ -22,7 +24,7 @@ VITS = (
 )
 NAMES = (*EFFICIENTNETS, *VITS, "minilm", "embeddings")
 
-__all__ = ["NAMES", "Backbone", "default_backbone", "load_backbone"]
+__all__ = ["NAMES", "Backbone", "backbone_of", "default_backbone", "load_backbone"]
 
 
 def default_backbone(kind: Kind) -> str:
@@ -90,6 +92,22 @@ def load_backbone(
 
         return load_embeddings(dim)
     raise InputError(f"There is no backbone called {name!r}; choose one of {', '.join(NAMES)}.")
+
+
+def backbone_of(key: dict[str, Any], weights: str | Path | None = None) -> Backbone:
+    """Load the image backbone that cached features were made with, from the key in their ``features.json``."""
+    crop = re.search(r"\bcrop=(\d+)\b", key.get("preprocessing") or "")
+    if crop is None or key.get("backbone") not in (*EFFICIENTNETS, *VITS):
+        raise InputError(
+            f"The last stage of {key.get('backbone')} can't be trained by name; train on the frozen features."
+        )
+    backbone = load_backbone(key["backbone"], image_size=int(crop[1]), weights=weights)
+    if backbone.fingerprint != key["trunk"]:
+        raise InputError(
+            f"The features were made with other weights of {key['backbone']} than the ones at hand; "
+            "give the weights that they were made with."
+        )
+    return backbone
 
 
 def _refuse(name: str, **options: object) -> None:

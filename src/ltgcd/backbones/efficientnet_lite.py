@@ -49,6 +49,14 @@ _IN_BLOCK = {
 }
 
 
+def _absorbed(weight: torch.Tensor, norm: nn.BatchNorm2d) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weight and bias of the convolution that does a normalisation with fixed statistics too; differentiable."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    scale = norm.weight / (norm.running_var + norm.eps).sqrt()
+    return weight * scale.view(-1, 1, 1, 1), norm.bias - norm.running_mean * scale
+
+
 class ConvNorm(nn.Module):
     """Convolution, batch normalisation and, if `relu`, ReLU6, padded as TensorFlow's SAME.
 
@@ -72,8 +80,12 @@ class ConvNorm(nn.Module):
         if height % 2 or width % 2:
             x = F.pad(x, (left, width - left, top, height - top))
             top = left = 0
-        x = F.conv2d(x, conv.weight, conv.bias, stride, (top, left), groups=conv.groups)
-        x = self.norm(x)
+        norm, weight, bias = self.norm, conv.weight, conv.bias
+        if isinstance(norm, nn.BatchNorm2d) and not norm.training:
+            # With fixed statistics it is a scale and a shift, and costs nothing inside the convolution.
+            weight, bias = _absorbed(weight, norm)
+            norm = nn.Identity()
+        x = norm(F.conv2d(x, weight, bias, stride, (top, left), groups=conv.groups))
         return F.relu6(x, inplace=True) if self.relu else x
 
     def fold(self) -> None:
@@ -82,14 +94,9 @@ class ConvNorm(nn.Module):
         In double precision, so that the folded weights, and with them the key of the feature cache, are the same
         on every machine.
         """
-        norm = self.norm
-        assert isinstance(norm, nn.BatchNorm2d)
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
+        assert isinstance(self.norm, nn.BatchNorm2d)
         with torch.no_grad():
-            scale = norm.weight.double() / (norm.running_var.double() + norm.eps).sqrt()
-            weight = self.conv.weight.double() * scale.view(-1, 1, 1, 1)
-            bias = norm.bias.double() - norm.running_mean.double() * scale
+            weight, bias = _absorbed(self.conv.weight.double(), self.norm.double())
         self.conv.weight = nn.Parameter(weight.float())
         self.conv.bias = nn.Parameter(bias.float())
         self.norm = nn.Identity()

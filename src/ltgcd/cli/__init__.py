@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from typing import Annotated, Any, NoReturn
 
@@ -46,11 +47,14 @@ app.command()(data.inspect)
 app.command()(data.embed)
 app.command("estimate-k")(run.estimate_k)
 app.command()(run.train)
+app.command()(run.predict)
 app.command()(run.evaluate)
 
 
 def main() -> NoReturn:
     """Entry point of the ``ltgcd`` command. With ``--json`` a wrong option, too, is one object on stdout."""
+    if os.environ.get("RANK", "0") != "0":
+        sys.stdout = io.StringIO()  # of several processes that torchrun started, the first one speaks
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
     try:

@@ -1,4 +1,4 @@
-"""Commands that run something: demo, estimate-k, train, evaluate."""
+"""Commands that run something: demo, estimate-k, train, predict, evaluate."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def demo(
 
     def work() -> dict[str, Any]:
         from ltgcd.demo import digits_source
-        from ltgcd.discovery import train as run
+        from ltgcd.pipeline import train as run
         from ltgcd.storage import read_json
 
         source = digits_source(seed=seed)
-        result = run(source, out, random_state=seed, progress=status)
+        result = run(source, out, random_state=seed, notify=status)
         truth = source.truth
         return {
             **result,
@@ -55,7 +55,9 @@ def estimate_k(
     method: Annotated[
         str,
         typer.Option(
-            "--method", help="peaks, peaks-merged, peaks-literal, kmeans-brent, kmeans-balanced, ward or hdbscan."
+            "--method",
+            help="peaks, peaks-merged, peaks-literal, kmeans-brent, kmeans-balanced, ward, leiden, finch, evoc or "
+            "hdbscan.",
         ),
     ] = "peaks",
     labels: Labels = None,
@@ -63,6 +65,9 @@ def estimate_k(
     labels_from: Annotated[
         str, typer.Option("--labels-from", help="Are the labelled items part of the collection, or from elsewhere?")
     ] = "collection",
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the curve and the interval: .png or .svg.")
+    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -71,16 +76,22 @@ def estimate_k(
     \b
     Examples:
       ltgcd estimate-k embeddings.npz
-      ltgcd estimate-k embeddings.npz --k-max 300 --json
+      ltgcd estimate-k embeddings.npz --k-max 300 --plot k.png --json
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.discovery import estimate_source
+        from ltgcd.pipeline import estimate_source
+        from ltgcd.report.k_plot import k_plotter
         from ltgcd.sources import read_source
 
+        draw = None if plot is None else k_plotter(plot)  # what can't be drawn is refused before the work
         read = read_source(source, labels)
         read.collection.require_partial_labels(source)
-        return estimate_source(read, method, seed, k_max, labels_from)
+        result = estimate_source(read, method, seed, k_max, labels_from)
+        if draw is None:
+            return result
+        draw(result)
+        return {**result, "plot": str(plot)}
 
     def show(result: dict[str, Any]) -> None:
         interval = "" if result["low"] is None else f", 90 % interval {result['low']} to {result['high']}"
@@ -89,6 +100,8 @@ def estimate_k(
             share = result["evidence"]["known_share"]
             print(f"About {share:.0%} of the unlabelled items belong to known classes.")
         print(f"By {result['method']}, {len(result['curve'])} values looked at, in {result['seconds']:.1f} s.")
+        if "plot" in result:
+            print(f"The curve is in {result['plot']}.")
 
     report(work, show, as_json)
 
@@ -96,36 +109,106 @@ def estimate_k(
 def train(
     source: SourcePath,
     out: Annotated[Path, typer.Option("--out", help="Run directory.")],
-    method: Annotated[str, typer.Option("--method", help="kmeans.")] = "kmeans",
+    method: Annotated[
+        str, typer.Option("--method", help="ltgcd, simgcd (trained), semi-kmeans or kmeans (clustering only).")
+    ] = "ltgcd",
     k: Annotated[str, typer.Option("--k", help="Number of classes, or 'auto' to estimate it.")] = "auto",
+    preset: Annotated[str, typer.Option("--preset", help="default, paper (corrected), or literal (as printed).")] = (
+        "default"
+    ),
+    regime: Annotated[
+        str, typer.Option("--regime", help="frozen (adapter on features), last-stage (cached views), or auto.")
+    ] = "auto",
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Epochs of training.")] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a setting, for instance selection.k=20; repeatable.")
+    ] = None,
     labels: Labels = None,
+    weights: Annotated[
+        Path | None, typer.Option("--weights", help="Backbone weights, if the features were made with others.")
+    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Run a method on a partly labelled source and leave a run directory.
+    """Run a method on a partly labelled source and leave a run directory; run it again to go on where it stopped.
+
+    A folder of 'ltgcd embed --views 4' trains the last stage of the backbone; other embeddings train an adapter.
 
     \b
     Examples:
-      ltgcd train embeddings.npz --method kmeans --k auto --out runs/first
-      ltgcd train embeddings.npz --k 100 --seed 1 --out runs/k100 --json
+      ltgcd train embeddings.npz --out runs/first
+      ltgcd train features/plankton --k 121 --epochs 30 --out runs/plankton
+      ltgcd train embeddings.npz --method simgcd --k 100 --seed 1 --out runs/simgcd --json
+      ltgcd train embeddings.npz --preset literal --set selection.k_s=20 --k 100 --out runs/literal
+      torchrun --nproc-per-node 2 -m ltgcd train features/plankton --k 121 --out runs/two-processes
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.discovery import train as run
         from ltgcd.errors import InputError
+        from ltgcd.feature_store import opened
+        from ltgcd.pipeline import train as run
         from ltgcd.sources import read_source
 
         if k != "auto" and not (k.isascii() and k.isdigit()):
             raise InputError(f"--k takes 'auto' or a whole number, not '{k}'.")
-        number = None if k == "auto" else int(k)
+        changes: dict[str, Any] = {} if epochs is None else {"schedule.epochs": epochs}
+        for setting in change or []:
+            name, equals, value = setting.partition("=")
+            if not equals:
+                raise InputError(f"--set takes NAME=VALUE, not '{setting}'.")
+            changes[name.strip()] = value.strip()
         read = read_source(source, labels)
         read.collection.require_partial_labels(source)
-        return run(read, out, method=method, k=number, random_state=seed, progress=status)
+        return run(
+            read,
+            out,
+            method=method,
+            k=None if k == "auto" else int(k),
+            random_state=seed,
+            name=preset,  # type: ignore[arg-type]  # checked there
+            regime=regime,  # type: ignore[arg-type]
+            changes=changes,
+            store=opened(source),
+            weights=weights,
+            notify=status,
+        )
 
     def show(result: dict[str, Any]) -> None:
         print(f"{result['method']}: {result['k']} classes ({result['n_old']} known), {result['seconds']:.1f} s.")
         print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
         print(f"Every item's label is in {result['run']}/assignments.parquet.")
+
+    report(work, show, as_json)
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run of a trained method.")],
+    source: SourcePath,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Parquet file for the labels (default: RUN/predictions.parquet).")
+    ] = None,
+    weights: Annotated[Path | None, typer.Option("--weights", help="Backbone weights, if not the usual ones.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Label new items with the model of a run: vectors as in training, or images or texts, embedded on the way.
+
+    \b
+    Examples:
+      ltgcd predict runs/plankton new-photos/
+      ltgcd predict runs/first new.npz --out new-labels.parquet --json
+    """
+
+    def work() -> dict[str, Any]:
+        from ltgcd.feature_store import opened
+        from ltgcd.pipeline import predict_source
+        from ltgcd.sources import read_source
+
+        path = out or run / "predictions.parquet"
+        return predict_source(run, read_source(source), path, store=opened(source), weights=weights, notify=status)
+
+    def show(result: dict[str, Any]) -> None:
+        shares = ", ".join(f"{result[name]} {name}" for name in ("known", "novel", "unsure"))
+        print(f"{result['n']} items: {shares}. Their labels are in {result['path']}.")
 
     report(work, show, as_json)
 
@@ -155,7 +238,7 @@ def evaluate(
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.discovery import evaluate_run
+        from ltgcd.pipeline import evaluate_run
         from ltgcd.predictions import evaluate_predictions
 
         result = evaluate_run(run) if run.is_dir() else evaluate_predictions(run, truth, n_old)

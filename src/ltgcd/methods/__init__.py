@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from ltgcd.methods import kmeans
+from ltgcd.methods import kmeans, semi_kmeans
 
-METHODS = {"kmeans": kmeans.fit}
+# Methods that only cluster frozen features; the trained ones are in `ltgcd.experiments`.
+CLUSTERINGS = {"kmeans": kmeans.fit, "semi-kmeans": semi_kmeans.fit}

@@ -12,6 +12,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from ltgcd.collection import UNLABELLED
+from ltgcd.whitening import normalise
 
 TEMPERATURE = 0.1  # of the softmax over cosines that turns centres into a confidence; SimGCD's τ_s
 
@@ -22,14 +23,6 @@ class Assignment(NamedTuple):
     labels: NDArray[np.int64]
     confidence: NDArray[np.float32]
     centres: NDArray[np.float32]
-
-
-def normalise(x: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Rows of unit length; a zero row stays zero."""
-    x = np.asarray(x, dtype=np.float32)
-    norm = np.linalg.norm(x, axis=1, keepdims=True)
-    unit: NDArray[np.float32] = np.divide(x, norm, out=np.zeros_like(x), where=norm > 0)
-    return unit
 
 
 def cluster(x: NDArray[np.float32], k: int, random_state: int, n_init: int = 10) -> KMeans:

@@ -1,0 +1,375 @@
+"""From a source to a run directory: estimate K, train or cluster, assign, score; then label new items with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from torch import nn
+
+from ltgcd.backbones import backbone_of, load_backbone
+from ltgcd.collection import Collection, Source
+from ltgcd.distributed import World, join_world
+from ltgcd.errors import InputError
+from ltgcd.estimate_k import LabelsFrom, estimate_k
+from ltgcd.evaluation import Evaluation, evaluate_assignments
+from ltgcd.experiments import TRAINED, Experiment, Preset, Regime, changed, preset
+from ltgcd.feature_store import FeatureStore, open_features
+from ltgcd.features import embed
+from ltgcd.fitting import FittedModel, Task, fit_model
+from ltgcd.items import Vectors
+from ltgcd.methods import CLUSTERINGS
+from ltgcd.runs import (
+    assignments_table,
+    open_run,
+    read_assignments,
+    read_config,
+    read_run_labels,
+    record_epoch,
+    write_assignments,
+)
+from ltgcd.storage import atomic_path, read_json, read_metadata, write_json
+from ltgcd.views import CachedViews, VectorViews, Views
+
+Notify = Callable[[str], None]
+
+
+def _silent(_message: str) -> None:
+    pass
+
+
+# ---------------------------------------------------------------- how many classes
+
+
+def estimate_source(
+    source: Source,
+    method: str = "peaks",
+    random_state: int = 0,
+    k_max: int | None = None,
+    labels_from: str = "collection",
+) -> dict[str, Any]:
+    """Estimate the number of classes of a source of embeddings; the result is what ``k_estimate.json`` holds."""
+    collection = source.collection
+    collection.require_partial_labels()
+    if labels_from not in get_args(LabelsFrom):
+        raise InputError(f"Labels come from {' or '.join(get_args(LabelsFrom))}, not from '{labels_from}'.")
+    estimate = estimate_k(
+        _vectors(source),
+        collection.y,
+        method,
+        n_old=collection.n_old,
+        k_max=k_max,
+        labels_from=cast(LabelsFrom, labels_from),
+        random_state=random_state,
+    )
+    evidence = dict(estimate.evidence)
+    if "peaks" in evidence:  # rows mean nothing outside; ids do
+        evidence["peaks"] = collection.ids.take(np.array(evidence["peaks"], dtype=np.int64)).to_pylist()
+    return {
+        "method": estimate.method,
+        "k": estimate.k,
+        "low": estimate.low,
+        "high": estimate.high,
+        "n_old": collection.n_old,
+        "seconds": round(estimate.seconds, 3),
+        "curve": [list(point) for point in estimate.curve],
+        "evidence": evidence,
+    }
+
+
+# ---------------------------------------------------------------- train
+
+
+def train(
+    source: Source,
+    folder: Path,
+    *,
+    method: str = "ltgcd",
+    k: int | None = None,
+    random_state: int = 0,
+    name: Preset = "default",
+    regime: Regime | Literal["auto"] = "auto",
+    changes: dict[str, Any] | None = None,
+    store: FeatureStore | None = None,
+    weights: Path | None = None,
+    notify: Notify = _silent,
+) -> dict[str, Any]:
+    """Run a method on a source and leave a run directory.
+
+    Parameters
+    ----------
+    source : Source
+        What to run on; the method sees the collection, only the evaluation at the end sees the truth.
+    folder : path
+        Run directory. If it holds the same run, it goes on where it stopped; finished, it is reported.
+    method : str
+        A key of `ltgcd.methods.CLUSTERINGS` or one of `ltgcd.experiments.TRAINED`.
+    k : int, optional
+        Number of classes; estimated if None.
+    random_state : int
+        Seed.
+    name : {"default", "paper", "literal"}
+        Preset of a trained method.
+    regime : {"auto", "frozen", "last-stage"}
+        Train an adapter on the features, or the last stage of the backbone on cached views; ``auto`` takes the latter
+        where there are views.
+    changes : dict, optional
+        Settings by path, see `ltgcd.experiments.changed`.
+    store : FeatureStore, optional
+        Cached activations of the source's items.
+    weights : path, optional
+        Backbone weights that the store was made with, where they are not the usual ones.
+    notify : callable
+        Told in a sentence what happens.
+    """
+    collection = source.collection
+    if method not in (*CLUSTERINGS, *TRAINED):
+        raise InputError(f"There is no method '{method}'; choose one of {', '.join((*CLUSTERINGS, *TRAINED))}.")
+    collection.require_partial_labels()
+    if k is not None and not collection.n_old <= k <= len(collection):
+        raise InputError(
+            f"K = {k} is impossible: there are {collection.n_old} known classes and {len(collection)} items."
+        )
+    x = _vectors(source)
+    started = time.perf_counter()
+    experiment, chosen = None, _regime(regime, method, store)
+    if method in TRAINED:
+        experiment = changed(preset(method, chosen, name), changes or {})
+    elif changes:
+        raise InputError(f"'{method}' has no settings to change; leave out {', '.join(changes)}.")
+    world = join_world()
+    notify = notify if world.first else _silent
+    config = run_config(method, k, random_state, chosen, experiment, store)
+    world.from_first(lambda: open_run(folder, config, source))
+    if not (folder / "assignments.parquet").is_file():
+        number = k or world.from_first(lambda: _estimated(source, folder, random_state, notify))
+        notify(f"{'training' if experiment else 'clustering'} with {method}, {number} classes")
+        if experiment:
+            _train(source, x, folder, number, random_state, chosen, experiment, store, weights, notify, world)
+            world.from_first(lambda: None)  # the others wait for what the first one writes
+        else:
+            result = CLUSTERINGS[method](x, collection.y, collection.n_old, number, random_state)
+            write_assignments(folder, collection, result.labels, result.confidence, number)
+    return {
+        "method": method,
+        "k": _k_of(read_assignments(folder)),
+        "n_old": collection.n_old,
+        **_scores(source, folder),
+        "seconds": round(time.perf_counter() - started, 3),
+        "run": str(folder),
+    }
+
+
+def run_config(
+    method: str,
+    k: int | None,
+    random_state: int,
+    regime: Regime,
+    experiment: Experiment | None,
+    store: FeatureStore | None,
+) -> dict[str, Any]:
+    """What decides the result of a run, for its ``config.toml``."""
+    config: dict[str, Any] = {"method": method, "k": "auto" if k is None else k, "random_state": random_state}
+    if experiment:
+        config |= {"regime": regime, "settings": dataclasses.asdict(experiment)}
+    if experiment and regime == "last-stage" and store:
+        config["features"] = {name: value for name, value in store.key.items() if value is not None}
+    return config
+
+
+def _train(
+    source: Source,
+    x: NDArray[np.floating],
+    folder: Path,
+    k: int,
+    random_state: int,
+    regime: Regime,
+    experiment: Experiment,
+    store: FeatureStore | None,
+    weights: Path | None,
+    notify: Notify,
+    world: World,
+) -> None:
+    collection = source.collection
+    task = Task(np.asarray(x, dtype=np.float32), collection.y, collection.n_old, k, random_state)
+    if regime == "last-stage" and store is not None:
+        views = CachedViews(store, rows_in(store, collection))
+        task = task._replace(views=views, tail=backbone_of(store.key, weights).tail)
+    result = fit_model(
+        task,
+        experiment,
+        folder=folder / "checkpoint",
+        record=lambda line: record_epoch(folder, line),
+        notify=notify,
+        world=world,
+    )
+    if not world.first:
+        return
+    # A labelled item keeps its label; its confidence is what the model thinks of that.
+    labels = np.where(collection.labelled, collection.y, result.probabilities.argmax(axis=1))
+    confidence = result.probabilities[np.arange(len(labels)), labels]
+    note: dict[str, Any] = {"class_names": list(collection.class_names), "dim": int(x.shape[1])}
+    if store is not None:
+        note["features"] = {key: value for key, value in store.key.items() if value is not None}
+    result.fitted.save(folder, note)
+    write_assignments(folder, collection, labels, confidence, k)
+
+
+def _regime(wanted: str, method: str, store: FeatureStore | None) -> Regime:
+    if wanted not in ("auto", *get_args(Regime)):
+        raise InputError(f"The regime is auto, {' or '.join(get_args(Regime))}, not '{wanted}'.")
+    cached = store is not None and store.n_views >= 2
+    if wanted == "last-stage" and not cached:
+        raise InputError(
+            "Training the last stage takes cached views of images: embed them with --views 4 and give that folder."
+        )
+    return "last-stage" if cached and wanted != "frozen" and method in TRAINED else "frozen"
+
+
+def _estimated(source: Source, folder: Path, random_state: int, notify: Notify) -> int:
+    """K̂ of a run, estimated once: a run that is resumed reads it."""
+    path = folder / "k_estimate.json"
+    if not path.is_file():
+        notify("estimating the number of classes")
+        write_json(path, estimate_source(source, random_state=random_state))
+    return int(read_json(path)["k"])
+
+
+def rows_in(store: FeatureStore, collection: Collection) -> NDArray[np.int64]:
+    """Row of each item in the store."""
+    at = pc.index_in(collection.ids, store.ids)
+    if at.null_count:
+        missing = collection.ids.filter(pc.is_null(at))[0].as_py()
+        raise InputError(f"{store.folder} has no features of '{missing}'; embed the source again.")
+    return np.asarray(at.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+# ---------------------------------------------------------------- evaluate
+
+
+def evaluate_run(folder: Path) -> Evaluation:
+    """Score a finished run on its unlabelled items."""
+    read_config(folder)
+    labels = read_run_labels(folder)
+    if labels.truth is None:
+        raise InputError(f"{folder} can't be evaluated: its source had no y_true.")
+    table = read_assignments(folder)
+    labelled_ids = labels.ids.filter(pa.array(labels.y >= 0))
+    predicted = np.asarray(table.column("label").to_numpy(), dtype=np.int64)
+    ids = table.column("id").combine_chunks()
+    try:
+        return evaluate_assignments(labels.truth, labelled_ids, ids, predicted, k=_k_of(table))
+    except InputError as error:
+        raise InputError(f"{folder}: {error}") from error
+
+
+def _scores(source: Source, folder: Path) -> dict[str, Any]:
+    scorable = source.truth is not None and source.truth.tells_any(~source.collection.labelled)
+    scores = evaluate_run(folder).as_dict() if scorable else {}
+    return {key: scores.get(key) for key in ("acc", "balanced_acc")}
+
+
+def _k_of(assignments: pa.Table) -> int | None:
+    """Classes of the method, empty ones included; None where another tool rewrote the file and dropped it."""
+    k = read_metadata(assignments.schema).get("k")
+    return None if k is None else int(k)
+
+
+# ---------------------------------------------------------------- predict
+
+
+def predict_source(
+    run: Path,
+    source: Source,
+    out: Path,
+    *,
+    store: FeatureStore | None = None,
+    weights: Path | None = None,
+    notify: Notify = _silent,
+) -> dict[str, Any]:
+    """Label new items with the model of a run.
+
+    Parameters
+    ----------
+    run : path
+        A finished run of a trained method.
+    source : Source
+        New items: vectors as in training, or images or texts, which are embedded with the run's backbone first.
+    out : path
+        Parquet file for ``id, label, name, status, confidence``.
+    store : FeatureStore, optional
+        Cached activations of the new items.
+    weights : path, optional
+        Backbone weights, where they are not the usual ones.
+    notify : callable
+        Told in a sentence what happens.
+    """
+    fitted, note = FittedModel.load(run, lambda note: _tail(note, weights))
+    views = _new_views(run, source, out, note, fitted, store, weights, notify)
+    p = fitted.predict(views)
+    labels = p.argmax(axis=1).astype(np.int64)
+    table = assignments_table(source.collection.ids, labels, p.max(axis=1), tuple(note["class_names"]), fitted.k)
+    with atomic_path(out) as temporary:
+        pq.write_table(table, temporary)
+    status = table.column("status").to_numpy()
+    counts = {name: int((status == name).sum()) for name in ("known", "novel", "unsure")}
+    return {"n": len(labels), **counts, "path": str(out)}
+
+
+def _tail(note: dict[str, Any], weights: Path | None) -> nn.Module:
+    return backbone_of(note["features"], weights).tail
+
+
+def _new_views(
+    run: Path,
+    source: Source,
+    out: Path,
+    note: dict[str, Any],
+    fitted: FittedModel,
+    store: FeatureStore | None,
+    weights: Path | None,
+    notify: Notify,
+) -> Views:
+    """Test views of new items, in the form that the model was trained on."""
+    items, key = source.collection.items, note.get("features")
+    if not isinstance(items, Vectors):
+        if key is None:
+            raise InputError(
+                f"{run} was trained on embeddings from elsewhere; embed the new {items.kind}s in the same way first."
+            )
+        folder = out.with_name(f"{out.stem}.features")
+        notify(f"embedding {len(items)} new {items.kind}s")
+        backbone = backbone_of(key, weights) if key.get("preprocessing") else load_backbone(key["backbone"])
+        embed(source, backbone, folder, engine=key["engine"], notify=notify)
+        store = open_features(folder)
+        if len(store) != len(items):
+            raise InputError(
+                f"{len(items) - len(store)} of the new {items.kind}s could not be read (see {folder / 'skipped.csv'}); "
+                "remove or repair them."
+            )
+    if fitted.regime == "last-stage":
+        if store is None or store.key["trunk"] != (key or {}).get("trunk"):
+            raise InputError(
+                f"{run} trained the last stage of its backbone, so it takes images, or their features from 'ltgcd "
+                "embed' with the same backbone and size."
+            )
+        return CachedViews(store, rows_in(store, source.collection))
+    x = items.x if isinstance(items, Vectors) else np.load(store.folder / "features.npz")["x"]  # type: ignore[union-attr]
+    if x.shape[1] != note["dim"]:
+        raise InputError(f"The new vectors have {x.shape[1]} numbers, but {run} was trained on {note['dim']}.")
+    return VectorViews(np.asarray(x, dtype=np.float32))
+
+
+def _vectors(source: Source) -> NDArray[np.floating]:
+    items = source.collection.items
+    if not isinstance(items, Vectors):
+        raise InputError(f"This needs embeddings, but the source holds {items.kind}s; run 'ltgcd embed' on it first.")
+    return items.x

@@ -1,0 +1,322 @@
+"""One visible loop: epochs, re-selection, checkpoints, resume, in one process or several (METHODS §3, §6.4).
+
+What a method adds is an object with a head, its losses and a plan for each epoch (`Method`); the loop is the same for
+all. An epoch depends on nothing but the weights, the momentum and the seed: its random numbers start afresh, and what a
+method keeps from epoch to epoch (the selection) is computed from the weights when it begins. So a checkpoint is small,
+and a run that was killed goes on to the same labels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from ltgcd.checkpoints import best_checkpoint, load_checkpoint, save_best, save_checkpoint
+from ltgcd.collection import UNLABELLED
+from ltgcd.distributed import World
+from ltgcd.errors import InputError
+from ltgcd.progress import progress
+from ltgcd.views import Views
+
+TEST_BATCH = 512
+CPU_ROWS = 128
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Optimisation, the same for every method unless its paper says otherwise.
+
+    Attributes
+    ----------
+    epochs : int
+        An epoch draws as many items as there are, half of them labelled.
+    batch_size : int
+        Items; each in two views.
+    learning_rate : float
+        At the start; falls to a thousandth of it along a cosine.
+    momentum, weight_decay : float
+        Of SGD; biases and other one-dimensional parameters do not decay.
+    choose : {"last", "held-out"}
+        Which epoch's weights are kept: the last, or the best by balanced accuracy on held-out labelled items. Never
+        by anything about D^u.
+    """
+
+    epochs: int = 200
+    batch_size: int = 128
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-5
+    choose: Literal["last", "held-out"] = "last"
+
+
+class Batch(NamedTuple):
+    """Items of a step: rows (B,) in the collection, labels (B,), -1 for unlabelled, and the share of training done."""
+
+    rows: torch.Tensor
+    y: torch.Tensor
+    progress: float
+
+
+class Snapshot(NamedTuple):
+    """Test view of all items: features h (N, D) and outputs of the head by name (N, …)."""
+
+    features: NDArray[np.float32]
+    outputs: dict[str, NDArray[np.float32]]
+
+
+class Plan(NamedTuple):
+    """What an epoch draws its unlabelled items from, and what is worth a line about it."""
+
+    pool: NDArray[np.int64]
+    record: dict[str, Any]
+
+
+class Method(Protocol):
+    """What a method adds to the loop."""
+
+    def plan(self, done: float, snapshot: Callable[[], Snapshot]) -> Plan:
+        """Begin an epoch, at this share of the training; `snapshot` costs a pass over all items."""
+        ...
+
+    def losses(self, features: torch.Tensor, outputs: dict[str, torch.Tensor], batch: Batch) -> dict[str, torch.Tensor]:
+        """Weighted terms of the loss on both views (2B rows); their sum is minimised."""
+        ...
+
+
+class Model(nn.Module):
+    """Tail and head: cached activations in, features and the head's outputs out."""
+
+    def __init__(self, tail: nn.Module, head: nn.Module) -> None:
+        super().__init__()
+        self.tail, self.head = tail, head
+
+    def forward(self, activations: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Map (R, *shape) to features (R, D) and outputs of the head."""
+        if activations.ndim > 2 and activations.device.type == "cpu":
+            # Maps of more rows than this fall out of the cache, and a tail of convolutions takes twice as long.
+            features = torch.cat([self.tail(rows) for rows in torch.split(activations, CPU_ROWS)])
+        else:
+            features = self.tail(activations)
+        return features, self.head(features)
+
+
+# ---------------------------------------------------------------- the loop
+
+
+def fit(
+    model: Model,
+    method: Method,
+    views: Views,
+    y: NDArray[np.int64],
+    schedule: Schedule,
+    *,
+    random_state: int = 0,
+    folder: Path | None = None,
+    held_out: NDArray[np.int64] | None = None,
+    record: Callable[[dict[str, Any]], None] = lambda _line: None,
+    notify: Callable[[str], None] = lambda _message: None,
+    world: World | None = None,
+) -> Snapshot:
+    """Train `model` in place and return what it says about all items.
+
+    Parameters
+    ----------
+    model : Model
+        Tail and head.
+    method : Method
+        Losses and plans.
+    views : Views
+        The N items.
+    y : ndarray of int64, shape (N,)
+        Labels, -1 for unlabelled.
+    schedule : Schedule
+        Optimisation.
+    random_state : int
+        Seed of everything that is drawn here.
+    folder : path, optional
+        Where checkpoints go; an epoch that is finished there is not trained again.
+    held_out : ndarray of int64, shape (N,), optional
+        True labels of labelled items that `y` hides (-1 elsewhere): scored after every epoch.
+    record : callable
+        Gets a dict for each epoch, from the first process only.
+    notify : callable
+        Told in a sentence what happens.
+    world : World, optional
+        The other processes.
+    """
+    world = world or World()
+    if schedule.batch_size % (2 * world.size):
+        raise InputError(
+            f"A batch of {schedule.batch_size} can't be halved and shared by {world.size} processes; "
+            f"choose a multiple of {2 * world.size}."
+        )
+    device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+    model.to(device)
+    optimiser = make_optimiser(model, schedule)
+    labelled = np.flatnonzero(y != UNLABELLED)
+    steps = max(1, len(y) // schedule.batch_size)
+    start = load_checkpoint(folder, model, optimiser, notify) if folder else 0
+
+    def take_snapshot() -> Snapshot:
+        return snapshot(model, views, world, device)
+
+    with progress("training", (schedule.epochs - start) * steps) as advance, world.alive(folder):
+        for epoch in range(start, schedule.epochs):
+            began = time.perf_counter()
+            model.eval()
+            plan = method.plan(epoch / schedule.epochs, take_snapshot)
+            planned = time.perf_counter()
+            model.train()
+            random = np.random.RandomState([random_state, epoch])
+            totals: dict[str, float] = {}
+            for step, (rows, pair) in enumerate(batches(views, labelled, plan.pool, steps, schedule, random, world)):
+                done = (epoch + step / steps) / schedule.epochs
+                for group in optimiser.param_groups:
+                    group["lr"] = cosine(schedule.learning_rate, done)
+                features, outputs = _forward(model, pair.to(device), world)
+                batch = Batch(torch.from_numpy(rows).to(device), torch.from_numpy(y[rows]).to(device), done)
+                losses = method.losses(features, outputs, batch)
+                loss = torch.stack(list(losses.values())).sum()
+                optimiser.zero_grad(set_to_none=True)
+                loss.backward()  # type: ignore[no-untyped-call]
+                world.average_gradients(model.parameters())
+                optimiser.step()
+                for name, value in losses.items():
+                    totals[name] = totals.get(name, 0.0) + float(value.detach())
+                advance(1)
+            if not math.isfinite(sum(totals.values())):
+                raise InputError(
+                    f"Training diverged in epoch {epoch + 1} (the loss is not a number); lower the learning rate."
+                )
+            line: dict[str, Any] = {
+                "epoch": epoch + 1,
+                **{f"loss_{name}": round(value / steps, 6) for name, value in totals.items()},
+                **plan.record,
+                "held_out_balanced_acc": None,
+                "seconds": round(time.perf_counter() - began, 3),
+                "seconds_selection": round(planned - began, 3),
+            }
+            model.eval()
+            if held_out is not None:
+                line["held_out_balanced_acc"] = held_out_accuracy(model, views, held_out, device)
+            if world.first:
+                # The checkpoint comes last: killed before it, the epoch is trained again, and says the same.
+                record(line)
+                if folder and schedule.choose == "held-out":
+                    save_best(folder, epoch + 1, model, line["held_out_balanced_acc"])
+                if folder:
+                    save_checkpoint(folder, epoch + 1, model, optimiser)
+    if folder and schedule.choose == "held-out":
+        best_checkpoint(folder, model)
+    model.eval()
+    return take_snapshot()
+
+
+def make_optimiser(model: nn.Module, schedule: Schedule) -> torch.optim.SGD:
+    """SGD over what is trained; one-dimensional parameters do not decay."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in trained if p.ndim > 1], "weight_decay": schedule.weight_decay},
+        {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.SGD(groups, lr=schedule.learning_rate, momentum=schedule.momentum)
+
+
+def cosine(first: float, done: float) -> float:
+    """Learning rate at a share of the training: from `first` along a cosine to a thousandth of it."""
+    return first * (1e-3 + (1 - 1e-3) * 0.5 * (1 + math.cos(math.pi * done)))
+
+
+def batches(
+    views: Views,
+    labelled: NDArray[np.int64],
+    pool: NDArray[np.int64],
+    steps: int,
+    schedule: Schedule,
+    random: np.random.RandomState,
+    world: World,
+) -> Iterator[tuple[NDArray[np.int64], torch.Tensor]]:
+    """Rows of each step and this process's pairs of views, read one step ahead.
+
+    Half of the rows are drawn from D^l and half from the pool, with replacement: SimGCD's weighted sampler, with the
+    halves exact instead of in expectation.
+    """
+    half = schedule.batch_size // 2
+    mine = world.share(schedule.batch_size)
+    if not len(pool):
+        pool = labelled  # a selection may be empty; the labelled items then train alone
+
+    def read() -> tuple[NDArray[np.int64], torch.Tensor]:
+        drawn = [labelled[random.randint(len(labelled), size=half)], pool[random.randint(len(pool), size=half)]]
+        # Interleaved, so that every process gets both kinds.
+        rows = np.stack(drawn, axis=1).ravel()
+        return rows, views.pair(rows, mine, random)
+
+    with ThreadPoolExecutor(1) as reader:
+        ahead = reader.submit(read)
+        for step in range(steps):
+            current = ahead.result()
+            if step + 1 < steps:
+                ahead = reader.submit(read)
+            yield current
+
+
+def _forward(model: Model, pair: torch.Tensor, world: World) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Features and outputs of the whole batch (2B rows): this process computes its share, and gets the others'."""
+    with _precision(pair.device):
+        features, outputs = model(pair)
+    return world.gather_views(features.float()), {n: world.gather_views(o.float()) for n, o in outputs.items()}
+
+
+def _precision(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Use bfloat16 on a GPU that has it; on a CPU it would be fifty times slower than float32."""
+    if device.type == "cuda" and torch.cuda.is_bf16_supported():
+        return torch.autocast("cuda", dtype=torch.bfloat16)
+    return contextlib.nullcontext()
+
+
+def snapshot(model: Model, views: Views, world: World, device: torch.device) -> Snapshot:
+    """Features and outputs of every item in its test view; the processes share the work."""
+    n = len(views)
+    mine = world.share(n)
+    features, outputs = predict(model, views, np.arange(mine.start, mine.stop), device)
+    return Snapshot(
+        world.gather_rows(features, n).numpy(),
+        {name: world.gather_rows(output, n).numpy() for name, output in outputs.items()},
+    )
+
+
+def predict(
+    model: Model, views: Views, rows: NDArray[np.int64], device: torch.device
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Features and outputs of some items in their test view, on the CPU, without a gradient."""
+    parts: list[tuple[torch.Tensor, dict[str, torch.Tensor]]] = []
+    with torch.no_grad(), _precision(device):
+        for start in range(0, max(len(rows), 1), TEST_BATCH):
+            features, outputs = model(views.test(rows[start : start + TEST_BATCH]).to(device))
+            parts.append((features.float().cpu(), {name: o.float().cpu() for name, o in outputs.items()}))
+    names = parts[0][1]
+    return torch.cat([f for f, _ in parts]), {name: torch.cat([o[name] for _, o in parts]) for name in names}
+
+
+def held_out_accuracy(model: Model, views: Views, held_out: NDArray[np.int64], device: torch.device) -> float | None:
+    """Mean over classes of the share of held-out labelled items that get their own class, in percent; no matching."""
+    rows = np.flatnonzero(held_out != UNLABELLED)
+    _, outputs = predict(model, views, rows, device)
+    if "logits" not in outputs or not len(rows):
+        return None
+    right = outputs["logits"].argmax(dim=1).numpy() == held_out[rows]
+    sizes = np.bincount(held_out[rows])
+    recall = np.bincount(held_out[rows], weights=right)[sizes > 0] / sizes[sizes > 0]
+    return round(100 * float(recall.mean()), 3)
