@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
+from typer.testing import CliRunner
 
+from ltgcd.cli import app
 from ltgcd.errors import InputError
 from ltgcd.estimate_k import ESTIMATORS, chao1_unseen, class_number, estimate_k
 from ltgcd.k_search import labelled_accuracy, search_k
 from ltgcd.known_share import calibrate, mixture_share, row_folds
 from ltgcd.peak_clustering import LITERAL, PeakConfig, nearest, partition
+from ltgcd.report.k_plot import k_plotter
 from ltgcd.whitening import class_means, principal_components, within_class_whitening
 
 
@@ -28,6 +37,9 @@ def blobs(
     y[np.unique(true, return_index=True)[1][:n_old]] = np.arange(n_old)  # every old class has a label
     order = random.permutation(len(true))
     return x[order].astype(np.float32), y[order], true[order]
+
+
+PACKAGES = {"finch": "finch", "evoc": "evoc"}  # that some estimators need
 
 
 # ---------------------------------------------------------------- the pieces
@@ -130,13 +142,21 @@ def test_chao1_by_hand() -> None:
 
 @pytest.mark.parametrize("method", list(ESTIMATORS))
 def test_every_estimator_on_easy_data(method: str) -> None:
+    if method in PACKAGES:
+        pytest.importorskip(PACKAGES[method])
     x, y, _true = blobs(8, 4)
     got = estimate_k(x, y, method, k_max=40)
     assert got.method == method
-    assert got.k >= 8 or method == "hdbscan"
+    assert got.k >= 8 or method in {"hdbscan", "evoc"}  # whose clusters the labels do not decide
     assert len(got.labels) == len(x)
     assert [k for k, _ in got.curve] == sorted({k for k, _ in got.curve})
-    if method not in {"hdbscan", "peaks-literal", "kmeans-brent"}:  # which the tail or the printed rule leads astray
+    if method not in {
+        "hdbscan",
+        "finch",
+        "evoc",
+        "peaks-literal",
+        "kmeans-brent",
+    }:  # which few levels, the tail or the printed rule leads astray
         assert abs(got.k - 12) <= 3
     if got.low is not None and got.high is not None:
         assert got.low <= got.k <= got.high
@@ -241,6 +261,52 @@ def test_partition_when_there_are_too_few_peaks() -> None:
     assert set(labels) <= set(range(8))
     assert len(set(labels)) >= 7
     np.testing.assert_array_equal(nearest(unit, unit, block=7), np.arange(len(x)))
+
+
+def run_cli(*arguments: object) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, [str(a) for a in arguments])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_the_curve_as_a_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    x, y, _ = blobs(6, 3)
+    np.savez(tmp_path / "b.npz", x=x, y=y)
+    for name, start in (("k.png", b"\x89PNG"), ("k.svg", b"<?xml"), ("again.svg", b"<?xml")):
+        code, out, _ = run_cli("estimate-k", tmp_path / "b.npz", "--plot", tmp_path / "new" / name, "--json")
+        assert code == 0
+        result = json.loads(out)
+        assert result["plot"] == str(tmp_path / "new" / name)
+        assert (tmp_path / "new" / name).read_bytes().startswith(start)
+    svg = (tmp_path / "new" / "k.svg").read_text()
+    assert f"{result['k']} classes, 90 % interval {result['low']} to {result['high']}" in svg
+    assert "6 known" in svg
+    assert svg == (tmp_path / "new" / "again.svg").read_text()
+    assert Image.open(tmp_path / "new" / "k.png").size == (1120, 640)
+
+
+def test_a_picture_of_one_point_or_of_equal_scores(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    flat = {"method": "hdbscan", "k": 5, "low": None, "high": None, "n_old": 5, "curve": [[5, 40.0]], "evidence": {}}
+    for result in (flat, {**flat, "curve": [[5, 1.0], [9, 1.0]]}, {**flat, "low": 5, "high": 5}):
+        k_plotter(tmp_path / "k.svg")(result)
+        assert "5 classes" in (tmp_path / "k.svg").read_text()
+
+
+@pytest.mark.parametrize("name", ["k.gif", "k", "folder.png"])
+def test_a_picture_that_can_not_be_drawn_is_refused_before_the_work(name: str, tmp_path: Path) -> None:
+    (tmp_path / "folder.png").mkdir()
+    code, _, error = run_cli("estimate-k", tmp_path / "not-there.npz", "--plot", tmp_path / name)
+    assert code == 2
+    assert ".png or .svg" in error or "is a folder" in error
+
+
+def test_without_matplotlib_one_sentence(tmp_path: Path) -> None:
+    with (
+        mock.patch.dict(sys.modules, {"matplotlib": None, "matplotlib.figure": None}),
+        pytest.raises(InputError, match=r"needs matplotlib.*ltgcd\[plot\]"),
+    ):
+        k_plotter(tmp_path / "k.png")
 
 
 @pytest.mark.parametrize(

@@ -252,6 +252,38 @@ def test_cells_may_be_empty_and_blocks_may_cut_them(rows: int) -> None:
     torch.testing.assert_close(s.gather(1, found.columns), found.similarities)
 
 
+@pytest.mark.parametrize("random_state", [0, 1])
+def test_a_partition_with_empty_and_tiny_cells(random_state: int) -> None:
+    """k-means may leave cells that no row is nearest to, and cells with fewer rows than candidates are wanted."""
+    x = clusters(900, 12, 9, random_state, noise=0.1)
+    x[:3] = -50 * x[:3] + 7  # three rows by themselves
+    unit = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
+    random = np.random.RandomState(random_state)
+    leaders = np.concatenate([unit[:3], unit[3 + random.permutation(897)[:37]]])
+    # Copies of a centre never win over the first of them; the opposite of a crowd attracts nothing.
+    centres = np.concatenate([-leaders[-3:], leaders, leaders[5:15], -leaders[3:6]]).astype(np.float32)
+    cells = (unit @ centres.T).argmax(axis=1)
+    sizes = np.bincount(cells, minlength=len(centres))
+    assert (sizes == 0).sum() >= 10
+    assert sizes[0] == sizes[-1] == 0  # at the front and at the end too
+    assert 0 < sizes[sizes > 0].min() < 10
+    with (
+        mock.patch.object(neighbour_search, "_partition", return_value=(centres, cells)),
+        mock.patch.object(neighbour_search, "SAMPLE", 200),
+        mock.patch.object(neighbour_search, "LARGEST_SHARE", 1.0),
+        mock.patch.object(neighbour_search, "all_pairs", side_effect=AssertionError("the partition was not used")),
+    ):
+        near = knn_graph(x, 10, exact=False, random_state=random_state)
+    exact = knn_graph(x, 10, exact=True)
+    found = [len(np.intersect1d(a, b)) / 10 for a, b in zip(exact.indices, near.indices, strict=True)]
+    assert not near.exact
+    assert np.mean(found) >= 0.95
+    assert near.recall == pytest.approx(np.mean(found), abs=0.03)
+    assert np.isfinite(near.similarities).all()
+    assert (near.similarities <= exact.similarities).all()
+    assert all(len({i, *row}) == 11 for i, row in enumerate(near.indices.tolist()))
+
+
 def test_data_without_structure_is_searched_as_a_whole() -> None:
     """A partition would have to look into half of its cells to find the neighbours of a single wide cloud."""
     x = np.random.RandomState(0).randn(2000, 100)

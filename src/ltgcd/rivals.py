@@ -1,8 +1,8 @@
 """What a practitioner would try for the number of classes: Ward, Leiden, FINCH, EVoC and HDBSCAN, under one interface.
 
 All but HDBSCAN give several partitions, and the labelled items choose: the one with the best balanced ACC on them, of
-those with at least |Y_l| clusters. These see within-class whitened features, as our own estimators do. Leiden
-(scikit-network), FINCH and EVoC are packages of the ``bench`` extra and are imported only where they are asked for.
+those with at least |Y_l| clusters. These see within-class whitened features, as our own estimators do. FINCH and EVoC
+are packages of the ``bench`` extra and are imported only where they are asked for.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.cluster.hierarchy import cut_tree, ward
 from sklearn.cluster import HDBSCAN, KMeans
+from sknetwork.clustering import Leiden
 
 from ltgcd.errors import InputError
 from ltgcd.k_search import Curve, labelled_accuracy, search_k
@@ -70,7 +71,6 @@ def leiden_scan(
     scikit-network's refinement draws from C's generator, which no seed reaches: the answer is the same in a fresh
     process, but may differ slightly from the second call on.
     """
-    communities = _package("sknetwork.clustering", "scikit-network").Leiden
     unit = _whitened(x, y, n_old)
     graph = knn_graph(unit, NEIGHBOURS)
     edges = np.maximum(graph.similarities, 1e-6).ravel().astype(np.float64)  # a weight of zero is no edge
@@ -80,7 +80,7 @@ def leiden_scan(
     resolutions: list[float] = []
     resolution, high = COARSEST, min(_highest(n_old, k_max), len(unit))
     while True:
-        fit = communities(resolution, shuffle_nodes=True, random_state=random_state, return_probs=False)
+        fit = Leiden(resolution, shuffle_nodes=True, random_state=random_state, return_probs=False)
         labels = fit.fit_predict(adjacency).astype(np.int64)
         if partitions and labels.max() + 1 > high:
             break
