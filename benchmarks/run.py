@@ -12,7 +12,7 @@ from pathlib import Path
 from ltgcd.runs import versions
 
 HERE = Path(__file__).parent
-STUDIES = ("speed/embed", "speed/neighbours", "speed/estimate_k", "purity")
+STUDIES = ("speed/embed", "speed/neighbours", "speed/estimate_k", "speed/semi_kmeans", "speed/training", "purity")
 
 
 def main() -> None:

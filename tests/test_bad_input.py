@@ -206,7 +206,7 @@ def test_an_output_folder_that_holds_another_run(npz: Npz, tmp_path: Path) -> No
     source, out = npz(), tmp_path / "run"
     done = CliRunner().invoke(app, ["train", str(source), "--k", "3", "--out", str(out), "--json"])
     assert done.exit_code == 0, done.output
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    before = {path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     assert "run holds another run" in fails("train", source, "--k", "4", "--out", out)
     assert "run holds another run" in fails("train", source, "--k", "3", "--seed", "1", "--out", out)
     assert "holds another split or run" in fails("split", npz("f.npz", y=np.arange(40) % 3), "--out", out)
@@ -214,7 +214,7 @@ def test_an_output_folder_that_holds_another_run(npz: Npz, tmp_path: Path) -> No
     occupied.mkdir()
     (occupied / "thesis.tex").write_text("precious")
     assert "not empty" in fails("train", source, "--k", "3", "--out", occupied)
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
     # The same run again is not an error: it is there already.
     again = CliRunner().invoke(app, ["train", str(source), "--k", "3", "--out", str(out), "--json"])
     assert again.exit_code == 0

@@ -39,7 +39,11 @@ def test_demo_runs_from_nothing(tmp_path: Path) -> None:
     assert ((confidence > 0) & (confidence <= 1)).all()
     novel = {r["name"] for r in table.to_pylist() if r["status"] == "novel"}
     assert "novel-001" in novel
-    assert json.loads((run / "metrics.jsonl").read_text().splitlines()[0])["method"] == "kmeans"
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == list(range(1, len(lines) + 1))
+    assert {"loss_supervised", "n_selected", "lambda_selected", "held_out_balanced_acc", "seconds"} <= set(lines[-1])
+    assert result["balanced_acc"]["old"] > 70
+    assert Path(result["report"]).read_text().startswith("<!doctype html>")
     scored = run_cli("evaluate", run, "--json").json
     assert {"acc", "balanced_acc", "many_medium_few", "nmi", "ari", "k", "k_true"} <= set(scored)
     assert scored["balanced_acc"] == result["balanced_acc"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import nn
 
 from ltgcd.errors import InputError
@@ -23,11 +23,11 @@ def write_tensors(path: Path, tensors: dict[str, torch.Tensor], note: dict[str, 
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(note)
     with atomic_path(path) as temporary:
-        save_file(tensors, temporary, {"checksum": str(_checksum(tensors, text)), "note": text})
+        temporary.write_bytes(save(tensors, {"checksum": str(_checksum(tensors, text)), "note": text}))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, float | int | str | None]]:
-    """Read tensors and the note, or say in a sentence that the file is not there or damaged: one wrong bit is enough."""
+    """Read tensors and the note, or say in a sentence that the file is not there, or damaged in a single bit."""
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sknetwork.clustering import Leiden
+from sknetwork.clustering import Louvain
 
 from ltgcd.collection import UNLABELLED
 from ltgcd.methods.semi_kmeans import semi_kmeans
@@ -40,13 +40,14 @@ def starting_clusters(
     n_old, k : int
         Number of known classes and of all classes.
     start : {"random", "semi-kmeans", "communities"}
-        How.
+        How. With fewer than `NEIGHBOURS` items a class on average, communities are semi-supervised k-means too: classes
+        smaller than a neighbourhood leave no trace in the graph.
     random_state : int
         Seed.
     """
     if start == "random":
         return None
-    if start == "semi-kmeans":
+    if start == "semi-kmeans" or len(white) < NEIGHBOURS * k:
         return semi_kmeans(white, y, n_old, k, random_state=random_state).labels
     centres = community_centres(white, y, n_old, k, random_state)
     # Two rounds: the first moves the items of known classes out of the communities, the second settles.
@@ -58,14 +59,14 @@ def community_centres(
 ) -> NDArray[np.float32]:
     """Known class means and the means of the k − |Y_l| communities with the lowest labelled share, (k, d).
 
-    Communities of fewer than `SMALLEST` items are taken where there are no others, single items never. Where there are
-    fewer communities, and for a known class without a labelled item, rows far from every centre so far stand in.
+    Where there are fewer communities of `SMALLEST` items, and for a known class without a labelled item, rows that are
+    far from every centre so far stand in.
     """
     labels = communities(knn_graph(white, NEIGHBOURS), k, random_state)
     sizes = np.bincount(labels)
     share = np.bincount(labels, weights=y != UNLABELLED) / sizes
-    order = np.lexsort((-sizes, share, sizes < SMALLEST))
-    novel = order[sizes[order] > 1][: k - n_old]
+    order = np.lexsort((-sizes, share))
+    novel = order[sizes[order] >= SMALLEST][: k - n_old]
     means, counts = class_means(white, y, n_old)
     centres = np.concatenate([means, class_means(white, labels, len(sizes))[0][novel]])
     given = np.concatenate([counts > 0, np.ones(len(novel), dtype=bool)])
@@ -82,7 +83,7 @@ def community_centres(
 
 
 def communities(graph: NeighbourGraph, k: int, random_state: int) -> NDArray[np.int64]:
-    """Leiden communities (N,) of the kNN graph, at the resolution with about k of them that have `SMALLEST` items."""
+    """Louvain communities (N,) of the kNN graph, at the resolution with about k of them that have `SMALLEST` items."""
     n = graph.n
     rows = np.repeat(np.arange(n), graph.k)
     edges = sparse.csr_matrix((np.ones(rows.size), (rows, graph.indices.ravel())), shape=(n, n))
@@ -91,7 +92,7 @@ def communities(graph: NeighbourGraph, k: int, random_state: int) -> NDArray[np.
     best: tuple[int, NDArray[np.int64]] | None = None
     for _ in range(SEARCH_STEPS):
         resolution = float(np.sqrt(low * high))
-        labels = Leiden(resolution=resolution, random_state=random_state).fit_predict(edges).astype(np.int64)
+        labels = Louvain(resolution=resolution, random_state=random_state).fit_predict(edges).astype(np.int64)
         sizes = np.bincount(labels)
         found = int((sizes >= SMALLEST).sum())
         if best is None or abs(found - k) < best[0]:

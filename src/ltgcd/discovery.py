@@ -26,8 +26,8 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     ----------
     n_classes : int or "auto"
         Number of classes, known and novel; "auto" estimates it.
-    method : {"ltgcd", "simgcd"}
-        Trained method.
+    method : {"ltgcd", "ltgcd-crest", "simgcd", "gcd", "orca", "uno", "rankstats"}
+        Trained method, see `ltgcd.experiments.TRAINED`.
     preset : {"default", "paper", "literal"}
         Reading of the paper, see `ltgcd.experiments.preset`.
     epochs : int, optional

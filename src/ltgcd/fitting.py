@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from torch import nn
 
 from ltgcd.assignment import adjusted, class_prior, smoothed
 from ltgcd.backbones.embeddings import ResidualAdapter
+from ltgcd.calibration import Calibration, calibrate
 from ltgcd.checkpoints import read_tensors, write_tensors
 from ltgcd.collection import UNLABELLED
 from ltgcd.communities import starting_clusters
@@ -23,13 +24,18 @@ from ltgcd.density import softmax
 from ltgcd.distributed import World
 from ltgcd.errors import InputError
 from ltgcd.experiments import Experiment, Regime
-from ltgcd.heads import Head
+from ltgcd.heads import CLASSIFIERS, Classifier, Head, LinearHead
 from ltgcd.losses import TAU_STUDENT
+from ltgcd.methods import gcd
+from ltgcd.methods.gcd import GCD, ContrastiveHead, GCDConfig
 from ltgcd.methods.ltgcd import LTGCD, LTGCDConfig
+from ltgcd.methods.orca import ORCA, ORCAConfig
+from ltgcd.methods.rankstats import RankStats, RankStatsConfig
 from ltgcd.methods.simgcd import SimGCD
+from ltgcd.methods.uno import UNO, UNOConfig, UNOHead
 from ltgcd.neighbours import knn_graph
 from ltgcd.storage import atomic_path
-from ltgcd.training import Method, Model, fit, predict
+from ltgcd.training import Method, Model, Snapshot, fit, predict
 from ltgcd.views import CachedViews, VectorViews, Views
 from ltgcd.whitening import Whitening, class_means, fit_whitening, normalise
 
@@ -109,7 +115,9 @@ class FittedModel:
     adjustment : float
         Its strength.
     temperature : float
-        That cosines are divided by.
+        That logits are divided by: 0.1 for cosines.
+    calibration : Calibration or None
+        Of the confidence, where labelled items were held out.
     """
 
     model: Model
@@ -118,6 +126,7 @@ class FittedModel:
     prior: NDArray[np.float64]
     adjustment: float = 0.0
     temperature: float = TAU_STUDENT
+    calibration: Calibration | None = None
 
     @property
     def regime(self) -> Regime:
@@ -126,7 +135,7 @@ class FittedModel:
         return "frozen" if isinstance(self.model.tail[0], Standardise) else "last-stage"
 
     def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Class probabilities (n, K) of items with these cosines."""
+        """Class probabilities (n, K) of items with these logits."""
         return adjusted(softmax(logits, self.temperature), self.prior, self.adjustment)
 
     def predict(self, views: Views) -> NDArray[np.float32]:
@@ -144,8 +153,11 @@ class FittedModel:
             "adjustment": self.adjustment,
             "temperature": self.temperature,
             "regime": self.regime,
+            "head": next(name for name, kind in CLASSIFIERS.items() if isinstance(self.model.head, kind)),
             "note": note,
         }
+        if self.calibration:
+            description["calibration"] = asdict(self.calibration)
         with atomic_path(folder / "model.toml") as temporary:
             temporary.write_text(tomli_w.dumps(description), encoding="utf-8")
 
@@ -163,16 +175,20 @@ class FittedModel:
         prior = tensors.pop("prior").numpy()
         frozen = described["regime"] == "frozen"
         at = "tail.0." if frozen else "tail.1."
-        k, out = tensors["head.prototypes.weight"].shape
+        kind = CLASSIFIERS.get(described.get("head", "prototypes"))
+        if kind is None:
+            raise InputError(f"{path} is of a kind that this version does not know; install the one it was made with.")
+        head = kind.like({name.removeprefix("head."): t for name, t in tensors.items() if name.startswith("head.")})
+        out = head.dim
         whiten = f"{at}matrix" in tensors
         fixed = Standardise(len(tensors[f"{at}mean"]) if whiten else out, out, whiten=whiten)
-        head = Head(out, k, contrastive=any(name.startswith("head.projector.") for name in tensors))
         last = None if frozen else tail(described["note"])
         layers = nn.Sequential(fixed, ResidualAdapter(out)) if last is None else nn.Sequential(last, fixed)
         model = Model(layers, head)
         model.load_state_dict(tensors)
         numbers = {name: described[name] for name in ("n_old", "k", "adjustment", "temperature")}
-        return FittedModel(model.eval(), prior=prior, **numbers), described["note"]
+        calibration = Calibration(**described["calibration"]) if "calibration" in described else None
+        return FittedModel(model.eval(), prior=prior, calibration=calibration, **numbers), described["note"]
 
 
 class Fit(NamedTuple):
@@ -192,11 +208,13 @@ def fit_model(
     *,
     folder: Path | None = None,
     record: Callable[[dict[str, Any]], None] = lambda _line: None,
+    watch: Callable[[int, NDArray[np.int64]], None] = lambda _epoch, _rows: None,
     notify: Callable[[str], None] = lambda _message: None,
     world: World | None = None,
 ) -> Fit:
-    """Train a method on a task; see `ltgcd.training.fit` for `folder`, `record`, `notify` and `world`."""
+    """Train a method on a task; see `ltgcd.training.fit` for the keywords."""
     world = world or World()
+    _check(experiment)
     y, held_out = hold_out(task.y, experiment.held_out, task.random_state)
     # Everything that is drawn or estimated before training comes from one process, to be the same in all.
     whitening = world.from_first(lambda: fit_whitening(task.x, y, task.n_old)) if experiment.whiten else None
@@ -208,10 +226,9 @@ def fit_model(
     fixed = Standardise(task.x.shape[1], white.shape[1], whiten=experiment.whiten)
     if whitening:
         fixed.load(whitening)
-    head = Head(white.shape[1], task.k, contrastive=_contrastive(experiment))
-    if clusters is not None:
+    head, method = make_method(task._replace(y=y), experiment, white)
+    if clusters is not None and isinstance(head, Head):
         head.prototypes.start_from(class_means(white, clusters, task.k)[0])
-    method = make_method(y, experiment, white, task.random_state)
     views: Views
     if task.views is not None and task.tail is not None:
         model = Model(nn.Sequential(task.tail, fixed), head)
@@ -232,20 +249,29 @@ def fit_model(
         folder=folder,
         held_out=held_out,
         record=record,
+        watch=watch,
         notify=notify,
         world=world,
     )
-    model.eval()
-    p = softmax(snapshot.outputs["logits"], TAU_STUDENT)
+    model.cpu().eval()
+    # GCD clusters only now, and in one process, to have the same centres in all.
+    model.head = classifier = world.from_first(lambda: make_classifier(head, snapshot, task._replace(y=y), experiment))
+    p = softmax(_logits(classifier, snapshot), classifier.temperature)
     if experiment.smoothing:
         p = smoothed(p, knn_graph(snapshot.features, 10), y, experiment.smoothing)
     prior = class_prior(p[y == UNLABELLED])
     p = adjusted(p, prior, experiment.adjustment)
     order = by_size(p, y, task.n_old)
-    with torch.no_grad():
-        head.prototypes.weight.copy_(head.prototypes.weight[torch.from_numpy(order)])
-    fitted = FittedModel(model, task.n_old, task.k, prior[order], experiment.adjustment)
-    return Fit(fitted, snapshot.features, p[:, order])
+    classifier.reorder(torch.from_numpy(order))
+    p = p[:, order]
+    calibration = None
+    if held_out is not None:
+        rows = np.flatnonzero(held_out != UNLABELLED)
+        calibration = calibrate(p[rows].max(axis=1), p[rows].argmax(axis=1) == held_out[rows], task.random_state)
+    fitted = FittedModel(
+        model, task.n_old, task.k, prior[order], experiment.adjustment, classifier.temperature, calibration
+    )
+    return Fit(fitted, snapshot.features, p)
 
 
 def by_size(p: NDArray[np.floating], y: NDArray[np.int64], n_old: int) -> NDArray[np.int64]:
@@ -254,11 +280,49 @@ def by_size(p: NDArray[np.floating], y: NDArray[np.int64], n_old: int) -> NDArra
     return np.concatenate([np.arange(n_old), n_old + np.argsort(-sizes[n_old:], kind="stable")])
 
 
-def make_method(y: NDArray[np.int64], experiment: Experiment, white: NDArray[np.float32], random_state: int) -> Method:
-    """The method that a configuration is of."""
-    if isinstance(experiment.method, LTGCDConfig):
-        return LTGCD(y, experiment.method, white, random_state)
-    return SimGCD(y, experiment.method)
+def make_method(task: Task, experiment: Experiment, white: NDArray[np.float32]) -> tuple[nn.Module, Method]:
+    """The method that a configuration is of, and the head that it trains on features like these (N, d)."""
+    config, dim, y = experiment.method, white.shape[1], task.y
+    if isinstance(config, GCDConfig):
+        return ContrastiveHead(dim, config.width), GCD(y, config)
+    if isinstance(config, RankStatsConfig):
+        return LinearHead(dim, task.k), RankStats(y, config, task.n_old)
+    if isinstance(config, UNOConfig):
+        heads = UNOHead(dim, task.n_old, task.k, config)
+        return heads, UNO(y, config, heads, task.n_old, task.k)
+    if isinstance(config, ORCAConfig):
+        return Head(dim, task.k, contrastive=False), ORCA(y, config, task.random_state)
+    if isinstance(config, LTGCDConfig):
+        head = Head(dim, task.k, contrastive=config.base.contrastive)
+        return head, LTGCD(y, config, white, task.random_state)
+    return Head(dim, task.k, contrastive=config.contrastive), SimGCD(y, config)
+
+
+def make_classifier(head: nn.Module, snapshot: Snapshot, task: Task, experiment: Experiment) -> Classifier:
+    """What labels items in the end: the trained head; the best of UNO's; for GCD the centres of its features."""
+    if isinstance(experiment.method, GCDConfig):
+        return gcd.cluster(snapshot.features, task.y, task.n_old, task.k, experiment.method, task.random_state)
+    if isinstance(head, UNOHead):
+        return head.best()
+    assert isinstance(head, Classifier)
+    return head
+
+
+def _logits(classifier: Classifier, snapshot: Snapshot) -> NDArray[np.float32]:
+    """What the classifier says about the items of the snapshot; most say it there already."""
+    if "logits" in snapshot.outputs:
+        return snapshot.outputs["logits"]
+    with torch.no_grad():
+        logits: NDArray[np.float32] = classifier(torch.from_numpy(snapshot.features))["logits"].numpy()
+    return logits
+
+
+def _check(experiment: Experiment) -> None:
+    """Refuse settings that a method has no use for, before anything is computed."""
+    if experiment.start != "random" and isinstance(experiment.method, GCDConfig | RankStatsConfig | UNOConfig):
+        raise InputError(f"'start' is random for this method, not '{experiment.start}': it has no prototypes to place.")
+    if experiment.schedule.choose != "last" and isinstance(experiment.method, GCDConfig):
+        raise InputError("'schedule.choose' is last for GCD: it has no classifier before its last epoch.")
 
 
 def hold_out(
@@ -279,8 +343,3 @@ def hold_out(
     kept, held_out = y.copy(), np.full_like(y, UNLABELLED)
     kept[hidden], held_out[hidden] = UNLABELLED, y[hidden]
     return kept, held_out
-
-
-def _contrastive(experiment: Experiment) -> bool:
-    method = experiment.method
-    return (method.base if isinstance(method, LTGCDConfig) else method).contrastive

@@ -86,9 +86,7 @@ def self_distillation(logits: torch.Tensor, tau_teacher: float, temperature: flo
     return soft_cross_entropy(target, logits, temperature)
 
 
-def soft_cross_entropy(
-    target: torch.Tensor, logits: torch.Tensor, temperature: float = TAU_STUDENT
-) -> torch.Tensor:
+def soft_cross_entropy(target: torch.Tensor, logits: torch.Tensor, temperature: float = TAU_STUDENT) -> torch.Tensor:
     """−Σ_k q_k log p_k of targets q (R, K) and p = softmax(logits / τ_s), mean over the rows."""
     return -(target * F.log_softmax(logits / temperature, dim=1)).sum(dim=1).mean()
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ltgcd.backbones import backbone_of, load_backbone
+from ltgcd.calibration import SURE
 from ltgcd.collection import Collection, Source
 from ltgcd.distributed import World, join_world
 from ltgcd.errors import InputError
@@ -42,8 +43,8 @@ from ltgcd.views import CachedViews, VectorViews, Views
 Notify = Callable[[str], None]
 
 
-def _silent(_message: str) -> None:
-    pass
+def silent(_message: str) -> None:
+    """Say nothing."""
 
 
 # ---------------------------------------------------------------- how many classes
@@ -62,7 +63,7 @@ def estimate_source(
     if labels_from not in get_args(LabelsFrom):
         raise InputError(f"Labels come from {' or '.join(get_args(LabelsFrom))}, not from '{labels_from}'.")
     estimate = estimate_k(
-        _vectors(source),
+        vectors(source),
         collection.y,
         method,
         n_old=collection.n_old,
@@ -100,7 +101,7 @@ def train(
     changes: dict[str, Any] | None = None,
     store: FeatureStore | None = None,
     weights: Path | None = None,
-    notify: Notify = _silent,
+    notify: Notify = silent,
 ) -> dict[str, Any]:
     """Run a method on a source and leave a run directory.
 
@@ -138,7 +139,7 @@ def train(
         raise InputError(
             f"K = {k} is impossible: there are {collection.n_old} known classes and {len(collection)} items."
         )
-    x = _vectors(source)
+    x = vectors(source)
     started = time.perf_counter()
     experiment, chosen = None, _regime(regime, method, store)
     if method in TRAINED:
@@ -146,7 +147,7 @@ def train(
     elif changes:
         raise InputError(f"'{method}' has no settings to change; leave out {', '.join(changes)}.")
     world = join_world()
-    notify = notify if world.first else _silent
+    notify = notify if world.first else silent
     config = run_config(method, k, random_state, chosen, experiment, store)
     world.from_first(lambda: open_run(folder, config, source))
     if not (folder / "assignments.parquet").is_file():
@@ -216,11 +217,16 @@ def _train(
     # A labelled item keeps its label; its confidence is what the model thinks of that.
     labels = np.where(collection.labelled, collection.y, result.probabilities.argmax(axis=1))
     confidence = result.probabilities[np.arange(len(labels)), labels]
+    unsure, calibration = np.zeros(len(labels), dtype=bool), result.fitted.calibration
+    if calibration:
+        confidence = calibration.apply(confidence)
+        unsure = (confidence < SURE) & ~collection.labelled
     note: dict[str, Any] = {"class_names": list(collection.class_names), "dim": int(x.shape[1])}
     if store is not None:
         note["features"] = {key: value for key, value in store.key.items() if value is not None}
     result.fitted.save(folder, note)
-    write_assignments(folder, collection, labels, confidence, k)
+    error = round(calibration.error, 4) if calibration else None
+    write_assignments(folder, collection, labels, confidence, k, unsure, {"calibration_error": error})
 
 
 def _regime(wanted: str, method: str, store: FeatureStore | None) -> Regime:
@@ -293,7 +299,7 @@ def predict_source(
     *,
     store: FeatureStore | None = None,
     weights: Path | None = None,
-    notify: Notify = _silent,
+    notify: Notify = silent,
 ) -> dict[str, Any]:
     """Label new items with the model of a run.
 
@@ -315,8 +321,13 @@ def predict_source(
     fitted, note = FittedModel.load(run, lambda note: _tail(note, weights))
     views = _new_views(run, source, out, note, fitted, store, weights, notify)
     p = fitted.predict(views)
-    labels = p.argmax(axis=1).astype(np.int64)
-    table = assignments_table(source.collection.ids, labels, p.max(axis=1), tuple(note["class_names"]), fitted.k)
+    labels, confidence = p.argmax(axis=1).astype(np.int64), p.max(axis=1)
+    unsure = np.zeros(len(labels), dtype=bool)
+    if fitted.calibration:
+        confidence = fitted.calibration.apply(confidence)
+        unsure = confidence < SURE
+    names = tuple(note["class_names"])
+    table = assignments_table(source.collection.ids, labels, confidence, names, fitted.k, unsure)
     with atomic_path(out) as temporary:
         pq.write_table(table, temporary)
     status = table.column("status").to_numpy()
@@ -368,7 +379,8 @@ def _new_views(
     return VectorViews(np.asarray(x, dtype=np.float32))
 
 
-def _vectors(source: Source) -> NDArray[np.floating]:
+def vectors(source: Source) -> NDArray[np.floating]:
+    """Embeddings (N, D) of a source, or a sentence that says how to make them."""
     items = source.collection.items
     if not isinstance(items, Vectors):
         raise InputError(f"This needs embeddings, but the source holds {items.kind}s; run 'ltgcd embed' on it first.")

@@ -68,7 +68,9 @@ def check_free(folder: Path) -> None:
     """Refuse a folder that holds something else (a file that a killed run left half-way does not count)."""
     if folder.is_file():
         raise InputError(f"{folder} is a file; give a folder with --out.")
-    if folder.is_dir() and not all(p.name.endswith(".tmp") or _is_leftover(p) for p in folder.iterdir()):
+    if folder.is_dir() and not all(
+        p.name.endswith(".tmp") or _is_leftover(p) or (p / "features.json").is_file() for p in folder.iterdir()
+    ):
         raise InputError(f"{folder} is not empty and holds no run of ltgcd; give a new folder with --out.")
 
 
@@ -127,26 +129,40 @@ def assignments_table(
     confidence: NDArray[np.float32],
     class_names: tuple[str, ...],
     k: int,
+    unsure: NDArray[np.bool_] | None = None,
+    note: dict[str, Any] | None = None,
 ) -> pa.Table:
-    """A label, a name, a status and a confidence for every item; `k` counts empty classes too."""
+    """A label, a name, a status and a confidence for every item; `k` counts empty classes too.
+
+    An unsure item's label is the class that it leans to. `note` is kept beside `k` in the table's metadata.
+    """
     names = [class_name(label, class_names) for label in range(int(labels.max(initial=0)) + 1)]
+    status = np.where(labels < len(class_names), "known", "novel")
+    if unsure is not None:
+        status = np.where(unsure, "unsure", status)
     table = pa.table(
         {
             "id": ids,
             "label": pa.array(labels, pa.int64()),
             "name": pa.array(names, pa.string()).take(pa.array(labels)),
-            "status": pa.array(np.where(labels < len(class_names), "known", "novel")),
+            "status": pa.array(status),
             "confidence": pa.array(confidence, pa.float32()),
         }
     )
-    return with_metadata(table, {"k": k})
+    return with_metadata(table, {"k": k, **(note or {})})
 
 
 def write_assignments(
-    folder: Path, collection: Collection, labels: NDArray[np.int64], confidence: NDArray[np.float32], k: int
+    folder: Path,
+    collection: Collection,
+    labels: NDArray[np.int64],
+    confidence: NDArray[np.float32],
+    k: int,
+    unsure: NDArray[np.bool_] | None = None,
+    note: dict[str, Any] | None = None,
 ) -> Path:
-    """Write ``assignments.parquet``."""
-    table = assignments_table(collection.ids, labels, confidence, collection.class_names, k)
+    """Write ``assignments.parquet``; see `assignments_table`."""
+    table = assignments_table(collection.ids, labels, confidence, collection.class_names, k, unsure, note)
     path = folder / "assignments.parquet"
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary)

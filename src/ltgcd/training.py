@@ -59,6 +59,18 @@ class Schedule:
     weight_decay: float = 5e-5
     choose: Literal["last", "held-out"] = "last"
 
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("epochs", 1, 1e6),
+            ("batch_size", 2, 1e6),
+            ("learning_rate", 0, math.inf),
+            ("momentum", 0, 1),
+            ("weight_decay", 0, math.inf),
+        ):
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise InputError(f"'{name}' of the schedule must be a number from {least} on, but is {value}.")
+
 
 class Batch(NamedTuple):
     """Items of a step: rows (B,) in the collection, labels (B,), -1 for unlabelled, and the share of training done."""
@@ -125,6 +137,7 @@ def fit(
     folder: Path | None = None,
     held_out: NDArray[np.int64] | None = None,
     record: Callable[[dict[str, Any]], None] = lambda _line: None,
+    watch: Callable[[int, NDArray[np.int64]], None] = lambda _epoch, _rows: None,
     notify: Callable[[str], None] = lambda _message: None,
     world: World | None = None,
 ) -> Snapshot:
@@ -150,6 +163,8 @@ def fit(
         True labels of labelled items that `y` hides (-1 elsewhere): scored after every epoch.
     record : callable
         Gets a dict for each epoch, from the first process only.
+    watch : callable
+        Told, when an epoch begins, which rows it draws its unlabelled items from: S.
     notify : callable
         Told in a sentence what happens.
     world : World, optional
@@ -160,6 +175,11 @@ def fit(
         raise InputError(
             f"A batch of {schedule.batch_size} can't be halved and shared by {world.size} processes; "
             f"choose a multiple of {2 * world.size}."
+        )
+    if schedule.choose == "held-out" and (folder is None or held_out is None):
+        raise InputError(
+            "The best epoch can only be chosen where labelled items are held out (held_out=0.1, for instance) and "
+            "checkpoints are kept."
         )
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
     model.to(device)
@@ -177,6 +197,7 @@ def fit(
             model.eval()
             plan = method.plan(epoch / schedule.epochs, take_snapshot)
             planned = time.perf_counter()
+            watch(epoch + 1, plan.pool)
             model.train()
             random = np.random.RandomState([random_state, epoch])
             totals: dict[str, float] = {}

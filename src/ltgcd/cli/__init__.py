@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ltgcd.cli import data, run
+from ltgcd.cli import data, output, run
 
 app = typer.Typer(
     name="ltgcd",
@@ -41,6 +41,7 @@ def _root(
 
 
 app.command()(run.demo)
+app.command()(run.discover)
 app.add_typer(data.datasets_app, name="datasets")
 app.command()(data.split)
 app.command()(data.inspect)
@@ -49,6 +50,8 @@ app.command("estimate-k")(run.estimate_k)
 app.command()(run.train)
 app.command()(run.predict)
 app.command()(run.evaluate)
+app.command("report")(output.report_page)
+app.command()(output.export)
 
 
 def main() -> NoReturn:

@@ -1,4 +1,4 @@
-"""Commands that run something: demo, estimate-k, train, predict, evaluate."""
+"""Commands that run something: demo, discover, estimate-k, train, predict, evaluate."""
 
 from __future__ import annotations
 
@@ -26,16 +26,33 @@ def demo(
     def work() -> dict[str, Any]:
         from ltgcd.demo import digits_source
         from ltgcd.pipeline import train as run
+        from ltgcd.pipeline import vectors
+        from ltgcd.report.page import write_report
+        from ltgcd.report.pictures import pixel_pictures
+        from ltgcd.runs import read_assignments
         from ltgcd.storage import read_json
 
         source = digits_source(seed=seed)
         result = run(source, out, random_state=seed, notify=status)
-        truth = source.truth
+        truth, x = source.truth, vectors(source)
+        estimate = read_json(out / "k_estimate.json")
+        status("drawing the report")
+        page = write_report(
+            out,
+            source,
+            x,
+            read_assignments(out),
+            k_estimate=estimate,
+            calibration_error=None,
+            pictures=pixel_pictures(x),
+            seed=seed,
+            title="Long-tailed digits",
+        )
         return {
             **result,
             "k_true": len(truth.class_names) if truth else None,
-            "k_estimate": read_json(out / "k_estimate.json"),
-            "report": None,
+            "k_estimate": estimate,
+            "report": str(page),
         }
 
     def show(result: dict[str, Any]) -> None:
@@ -46,6 +63,7 @@ def demo(
         )
         print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
         print(f"Every item's label is in {result['run']}/assignments.parquet ({result['seconds']:.1f} s).")
+        print(f"Look at it: {result['report']}")
 
     report(work, show, as_json)
 
@@ -110,7 +128,12 @@ def train(
     source: SourcePath,
     out: Annotated[Path, typer.Option("--out", help="Run directory.")],
     method: Annotated[
-        str, typer.Option("--method", help="ltgcd, simgcd (trained), semi-kmeans or kmeans (clustering only).")
+        str,
+        typer.Option(
+            "--method",
+            help="ltgcd, ltgcd-crest, simgcd, gcd, orca, uno, rankstats (trained), semi-kmeans or kmeans (clustering "
+            "only).",
+        ),
     ] = "ltgcd",
     k: Annotated[str, typer.Option("--k", help="Number of classes, or 'auto' to estimate it.")] = "auto",
     preset: Annotated[str, typer.Option("--preset", help="default, paper (corrected), or literal (as printed).")] = (
@@ -149,8 +172,6 @@ def train(
         from ltgcd.pipeline import train as run
         from ltgcd.sources import read_source
 
-        if k != "auto" and not (k.isascii() and k.isdigit()):
-            raise InputError(f"--k takes 'auto' or a whole number, not '{k}'.")
         changes: dict[str, Any] = {} if epochs is None else {"schedule.epochs": epochs}
         for setting in change or []:
             name, equals, value = setting.partition("=")
@@ -163,7 +184,7 @@ def train(
             read,
             out,
             method=method,
-            k=None if k == "auto" else int(k),
+            k=_number(k),
             random_state=seed,
             name=preset,  # type: ignore[arg-type]  # checked there
             regime=regime,  # type: ignore[arg-type]
@@ -211,6 +232,70 @@ def predict(
         print(f"{result['n']} items: {shares}. Their labels are in {result['path']}.")
 
     report(work, show, as_json)
+
+
+def discover(
+    source: SourcePath,
+    out: Annotated[Path, typer.Option("--out", help="Run directory.")] = Path("ltgcd-run"),
+    labels: Labels = None,
+    k: Annotated[str, typer.Option("--k", help="Number of classes, or 'auto' to estimate it.")] = "auto",
+    views: Annotated[
+        int, typer.Option("--views", min=0, help="With 2 or more views an image, the last stage is trained (minutes).")
+    ] = 0,
+    image_size: Annotated[int, typer.Option("--image-size", min=32, help="Side of an image, in pixels.")] = 128,
+    engine: Annotated[str, typer.Option("--engine", help="What embeds images: torch or openvino.")] = "torch",
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Find the categories in a partly labelled collection: embed, estimate, train, assign, report, in one go.
+
+    Stop it at any time; the same command goes on where it stopped. Every item ends as known, novel or unsure.
+
+    \b
+    Examples:
+      ltgcd discover photos/
+      ltgcd discover tickets.csv --labels labels.csv --out runs/tickets
+      ltgcd discover photos/ --views 4 --out runs/photos --json
+    """
+
+    def work() -> dict[str, Any]:
+        from ltgcd.discover import discover as run
+        from ltgcd.feature_store import opened
+        from ltgcd.sources import read_source
+
+        read = read_source(source, labels)
+        read.collection.require_partial_labels(source)
+        return run(
+            read,
+            out,
+            k=_number(k),
+            views=views,
+            image_size=image_size,
+            engine=engine,
+            random_state=seed,
+            store=opened(source),
+            notify=status,
+        )
+
+    def show(result: dict[str, Any]) -> None:
+        interval = "" if result["low"] is None else f", 90 % interval {result['low']} to {result['high']}"
+        print(f"About {result['k']} classes{interval}: {result['n_old']} known, {result['k'] - result['n_old']} new.")
+        counts = ", ".join(f"{result[name]:,} {name}" for name in ("known", "novel", "unsure"))
+        print(f"Items: {counts}.")
+        if result["calibration_error"] is not None:
+            print(f"Confidences are off by {100 * result['calibration_error']:.1f} % on held-out labelled items.")
+        print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
+        print(f"Look at it: {result['report']}")
+
+    report(work, show, as_json)
+
+
+def _number(k: str) -> int | None:
+    from ltgcd.errors import InputError
+
+    if k != "auto" and not (k.isascii() and k.isdigit()):
+        raise InputError(f"--k takes 'auto' or a whole number, not '{k}'.")
+    return None if k == "auto" else int(k)
 
 
 def evaluate(

@@ -1,8 +1,8 @@
 """The paper's method (Zhao & Han 2025; METHODS §6): SimGCD on D^l ∪ S with a prior that S gives.
 
 After every epoch all of D^u is looked at again: S = S_conf ∪ S_dens is what the next epoch draws from, and the counts
-of its pseudo labels are the prior that the mean prediction is aligned to. `PAPER` is the corrected reading, `LITERAL`
-the paper as printed; what `DEFAULT` adds is a field each, and has a row in the ablation.
+of its pseudo labels are the prior that the mean prediction is aligned to. The readings of the paper are presets in
+`ltgcd.experiments`; what the default adds is a field each, and has a row in the ablation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ltgcd import losses, selection
+from ltgcd import losses
 from ltgcd.collection import UNLABELLED
 from ltgcd.methods.simgcd import SimGCDConfig, base_losses
 from ltgcd.neighbours import knn_graph
@@ -34,7 +34,7 @@ class LTGCDConfig:
     selection : SelectionConfig
         How S and the prior are made.
     warmup : float
-        Share of the training that draws from all of D^u, with no prior; 0 as printed.
+        Share of the training that draws from all of D^u, with no prior; 0, the first epoch alone, as printed.
     prior_weight : float
         Of L_prior; 1 as printed.
     prior_rows : {"all", "unlabelled"}
@@ -52,10 +52,6 @@ class LTGCDConfig:
     prior_rows: Literal["all", "unlabelled"] = "all"
     neighbour_weight: float = 0.0
     neighbours: int = 5
-
-
-PAPER = LTGCDConfig()
-LITERAL = LTGCDConfig(selection=selection.LITERAL, warmup=0.0)
 
 
 class LTGCD:
@@ -90,7 +86,8 @@ class LTGCD:
 
     def plan(self, done: float, snapshot: Callable[[], Snapshot]) -> Plan:
         """Select S and its prior from the test view of all items; before the warm-up is over, all of D^u."""
-        selecting = done >= self.config.warmup
+        # S is made when an epoch ends: there is none for the first one, whatever the warm-up.
+        selecting = done > 0 and done >= self.config.warmup
         if not selecting and self.near is None:
             return Plan(self.unlabelled, {})
         features, outputs = snapshot()

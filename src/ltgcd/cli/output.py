@@ -1,0 +1,77 @@
+"""Commands that take something out of a run: report, export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ltgcd.cli.common import Json, report, status
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a finished run.")]
+
+
+def report_page(
+    run: Run,
+    source: Annotated[
+        Path | None, typer.Option("--source", help="The images or texts to show (the source of the run).")
+    ] = None,
+    features: Annotated[
+        Path | None,
+        typer.Option("--features", help="What 'ltgcd embed' wrote; default: RUN/features, or the source itself."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write report.html into a run directory: one file, no network, with a map, a queue and a card a category.
+
+    \b
+    Examples:
+      ltgcd report runs/mine --source embeddings.npz
+      ltgcd report runs/plankton --source photos/ --features features/photos
+    """
+
+    def work() -> dict[str, Any]:
+        from ltgcd.report.run import report_run
+
+        return report_run(run, source, features, progress=status)
+
+    def show(result: dict[str, Any]) -> None:
+        print(f"{result['report']} ({result['n']:,} items, {result['bytes'] / 1e6:.1f} MB). Open it in any browser.")
+
+    report(work, show, as_json)
+
+
+def export(
+    run: Run,
+    form: Annotated[str, typer.Option("--format", help="csv, parquet, folders, label-studio, fiftyone or coco.")],
+    out: Annotated[Path, typer.Option("--out", help="File or folder to make; it must not exist.")],
+    source: Annotated[
+        Path | None, typer.Option("--source", help="The source of the run (needed by all but csv and parquet).")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--status", help="Only items that are known, novel or unsure; may be repeated.")
+    ] = None,
+    copy: Annotated[bool, typer.Option("--copy", help="Copy image files instead of linking to them.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write the labels of a run for other tools. Unsure items stay a bin of their own; nothing is overwritten.
+
+    \b
+    Examples:
+      ltgcd export runs/mine --format csv --out labels.csv
+      ltgcd export runs/plankton --format folders --source photos/ --out sorted
+      ltgcd export runs/tickets --format label-studio --source tickets.csv --status novel --out tasks.json
+    """
+
+    def work() -> dict[str, Any]:
+        from ltgcd.export import STATUSES, export_run
+
+        return export_run(run, form, out, source=source, statuses=tuple(only) if only else STATUSES, copy=copy)
+
+    def show(result: dict[str, Any]) -> None:
+        print(f"{result['n']:,} items as {result['format']} in {result['path']}.")
+        for note in result["notes"]:
+            print(note)
+
+    report(work, show, as_json)

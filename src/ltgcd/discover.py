@@ -1,0 +1,126 @@
+"""The command for practitioners: a folder and a few labels in; categories, a report and an export out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ltgcd.backbones import default_backbone, load_backbone
+from ltgcd.collection import Source
+from ltgcd.errors import InputError
+from ltgcd.feature_store import FeatureStore, open_features
+from ltgcd.features import embed
+from ltgcd.items import Vectors
+from ltgcd.pipeline import Notify, silent, train, vectors
+from ltgcd.report.page import write_report
+from ltgcd.runs import read_assignments
+from ltgcd.sources import read_source
+from ltgcd.storage import read_json, read_metadata
+
+HELD_OUT = 0.1  # share of the labelled items that confidences are calibrated on
+IMAGE_SIZE = 128  # four times faster than the network's own size, and as good for small pictures
+
+
+def discover(
+    source: Source,
+    folder: Path,
+    *,
+    k: int | None = None,
+    views: int = 0,
+    image_size: int = IMAGE_SIZE,
+    engine: str = "torch",
+    random_state: int = 0,
+    store: FeatureStore | None = None,
+    notify: Notify = silent,
+) -> dict[str, Any]:
+    """Embed, estimate K, train, assign and report; every step goes on where it stopped.
+
+    Parameters
+    ----------
+    source : Source
+        Images, texts or embeddings, partly labelled.
+    folder : path
+        Run directory; features of images and texts go into its ``features``.
+    k : int, optional
+        Number of classes; estimated if None.
+    views : int
+        Training views an image: with 2 or more the last stage of the backbone is trained.
+    image_size : int
+        Side of an image for the backbone, in pixels.
+    engine : {"torch", "openvino"}
+        What embeds.
+    random_state : int
+        Seed.
+    store : FeatureStore, optional
+        Cached activations, where the source is a folder of ``ltgcd embed``.
+    notify : callable
+        Told in a sentence what happens.
+    """
+    collection = source.collection
+    collection.require_partial_labels()
+    embedded, skipped = source, 0
+    if not isinstance(collection.items, Vectors):
+        kind = collection.items.kind
+        notify(f"embedding {len(collection):,} {kind}s")
+        size = image_size if kind == "image" else None
+        done = embed(
+            source,
+            load_backbone(default_backbone(kind), image_size=size),
+            folder / "features",
+            views=views if kind == "image" else 0,
+            engine=engine if kind == "image" else "torch",
+            notify=notify,
+        )
+        skipped = len(done.skipped)
+        store = open_features(folder / "features")
+        embedded = read_source(folder / "features")
+        if skipped:
+            notify(f"{skipped} {kind}s could not be read and are left out; see {folder / 'features' / 'skipped.csv'}")
+    elif views:
+        raise InputError("Embeddings have no views; leave out --views, or give the images.")
+    result = train(
+        embedded,
+        folder,
+        k=k,
+        random_state=random_state,
+        changes={"held_out": HELD_OUT},
+        store=store,
+        notify=notify,
+    )
+    table = read_assignments(folder)
+    estimate = read_json(folder / "k_estimate.json") if k is None else None
+    error = read_metadata(table.schema).get("calibration_error")
+    notify("drawing the report")
+    page = write_report(
+        folder,
+        _shown(source, table.column("id").combine_chunks()),
+        vectors(embedded),
+        table,
+        k_estimate=estimate,
+        calibration_error=error,
+        seed=random_state,
+        title=folder.name,
+    )
+    status = table.column("status").to_numpy(zero_copy_only=False)
+    return {
+        "k": result["k"],
+        "low": estimate["low"] if estimate else None,
+        "high": estimate["high"] if estimate else None,
+        "n_old": collection.n_old,
+        **{name: int((status == name).sum()) for name in ("known", "novel", "unsure")},
+        "skipped": skipped,
+        "calibration_error": error,
+        **{name: result[name] for name in ("acc", "balanced_acc", "seconds")},
+        "report": str(page),
+        "run": str(folder),
+    }
+
+
+def _shown(source: Source, ids: pa.StringArray) -> Source:
+    """The items that have features, in the order of the features: skipped images are not on the page."""
+    at = pc.index_in(ids, source.collection.ids)
+    return Source(source.collection.select(np.asarray(at.to_numpy(zero_copy_only=False), dtype=np.int64)), None)

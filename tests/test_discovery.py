@@ -1,0 +1,126 @@
+"""`CategoryDiscovery` keeps to scikit-learn's conventions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from ltgcd import CategoryDiscovery
+from ltgcd.demo import digits_source
+from ltgcd.errors import InputError
+from ltgcd.evaluation import evaluate
+
+# What scikit-learn asks of a classifier that makes no sense where -1 stands for "unlabelled".
+NOT_FOR_US = {
+    "check_classifiers_classes": "labels are whole numbers, -1 for unlabelled; this check trains on strings",
+}
+
+
+@parametrize_with_checks([CategoryDiscovery(epochs=1)], expected_failed_checks=lambda _estimator: NOT_FOR_US)
+def test_scikit_learn_estimator_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    source = digits_source()
+    return source.collection.items.x, source.collection.y, source.truth
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    x, y, _ = digits
+    return CategoryDiscovery().fit(x, y)
+
+
+def test_everything_a_user_asks_for_is_there(digits, fitted):
+    x, y, truth = digits
+    assert fitted.n_classes_ == fitted.k_estimate_.k == len(fitted.classes_)
+    assert fitted.labels_.shape == fitted.confidence_.shape == fitted.status_.shape == (len(x),)
+    assert np.array_equal(fitted.labels_[y >= 0], y[y >= 0]), "a labelled item keeps its label"
+    assert set(fitted.status_) == {"known", "novel"}
+    assert np.array_equal(fitted.status_ == "known", fitted.labels_ < truth.n_old)
+    assert ((fitted.confidence_ >= 0) & (fitted.confidence_ <= 1)).all()
+    free = y < 0
+    scores = evaluate(truth.y_true[free], fitted.labels_[free], truth.n_old)
+    assert scores.balanced_acc.old > 70
+    sizes = np.bincount(fitted.labels_[free], minlength=fitted.n_classes_)[truth.n_old :]
+    assert (np.diff(sizes) <= 0).all(), "novel classes are numbered by falling size"
+
+
+def test_prediction_agrees_with_the_fit(digits, fitted):
+    x, y, _ = digits
+    p = fitted.predict_proba(x)
+    assert p.shape == (len(x), fitted.n_classes_)
+    assert np.allclose(p.sum(axis=1), 1, atol=1e-5)
+    assert np.array_equal(fitted.predict(x)[y < 0], fitted.labels_[y < 0])
+
+
+def test_the_same_seed_gives_the_same_labels(digits, fitted):
+    x, y, _ = digits
+    assert np.array_equal(clone(fitted).fit(x, y).labels_, fitted.labels_)
+
+
+def test_labels_need_not_be_consecutive(digits):
+    x, y, _ = digits
+    numbers = np.array([3, 10, 11, 50, 51, 99, -1])
+    model = CategoryDiscovery(n_classes=10, epochs=1).fit(x, numbers[y])
+    assert model.classes_.tolist() == [3, 10, 11, 50, 51, 99, 100, 101, 102, 103]
+    assert set(model.labels_) <= set(model.classes_)
+
+
+def test_save_and_load_without_pickle(digits, fitted, tmp_path):
+    x, _, _ = digits
+    fitted.save(tmp_path / "model")
+    assert {path.suffix for path in (tmp_path / "model").iterdir()} == {".safetensors", ".toml"}
+    loaded = CategoryDiscovery.load(tmp_path / "model")
+    assert np.array_equal(loaded.predict_proba(x), fitted.predict_proba(x))
+    assert np.array_equal(loaded.predict(x), fitted.predict(x))
+    (tmp_path / "model" / "model.safetensors").write_bytes(b"broken")
+    with pytest.raises(InputError, match="damaged"):
+        CategoryDiscovery.load(tmp_path / "model")
+    with pytest.raises(InputError, match="no trained model"):
+        CategoryDiscovery.load(tmp_path)
+
+
+def test_presets_and_settings_reach_the_training(digits):
+    x, y, _ = digits
+    plain = CategoryDiscovery(n_classes=10, epochs=2).fit(x, y)
+    literal = CategoryDiscovery(n_classes=10, epochs=2, preset="literal").fit(x, y)
+    changed = CategoryDiscovery(n_classes=10, epochs=2, settings={"adjustment": 0}).fit(x, y)
+    assert not np.array_equal(plain.predict_proba(x), literal.predict_proba(x))
+    assert not np.array_equal(plain.predict_proba(x), changed.predict_proba(x))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"n_classes": 3}, "from 6"),
+        ({"n_classes": "many"}, "'auto' or a whole number"),
+        ({"method": "magic"}, "no trained method 'magic'"),
+        ({"preset": "best"}, "no preset 'best'"),
+        ({"settings": {"selection.kk": 3}}, "no setting 'selection.kk'"),
+    ],
+)
+def test_bad_parameters_are_a_sentence(digits, changes, sentence):
+    x, y, _ = digits
+    with pytest.raises(InputError, match=sentence):
+        CategoryDiscovery(**{"n_classes": 10, "epochs": 1, **changes}).fit(x, y)
+
+
+def test_bad_labels_are_a_sentence(digits):
+    x, y, _ = digits
+    with pytest.raises(InputError, match="No item is labelled"):
+        CategoryDiscovery().fit(x, np.full(len(x), -1))
+    with pytest.raises(InputError, match="0 or more"):
+        CategoryDiscovery().fit(x, np.where(y == 0, -7, y))
+
+
+def test_with_nothing_unlabelled_the_known_classes_are_all(digits):
+    x, y, _ = digits
+    known = y >= 0
+    model = CategoryDiscovery(epochs=1).fit(x[known], y[known])
+    assert model.n_classes_ == 6
+    assert model.k_estimate_ is None
