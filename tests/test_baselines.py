@@ -92,11 +92,12 @@ def test_settings_that_a_method_has_no_use_for_are_refused(digits):
 # ---------------------------------------------------------------- quality
 
 
-# UNO+ stays short of 80: it gives all classes equal shares, and these have a long tail. RankStats+ does too: it asks
-# nothing of the novel outputs for a labelled item, so known items leak into them.
+# Seed 0 gives Old 80.2 to 81.9 for all four; seeds 0 to 2 spread over 66–92 (GCD), 75–82 (ORCA), 80–81 (UNO+) and
+# 64–80 (RankStats+, which asks nothing of the novel outputs for a labelled item, so known items leak into them). The
+# bounds leave room for rounding on other machines.
 @pytest.mark.parametrize(
     ("method", "epochs", "old", "new"),
-    [("gcd", 3, 80, 50), ("orca", 8, 80, 20), ("uno", 12, 70, 40), ("rankstats", 12, 70, 15)],
+    [("gcd", 3, 75, 50), ("orca", 8, 75, 20), ("uno", 12, 75, 45), ("rankstats", 12, 70, 20)],
 )
 def test_digits_are_learnt(digits, method, epochs, old, new):
     lines = []
