@@ -28,7 +28,8 @@ from ltgcd.experiments import TRAINED, Experiment, changed, preset
 from ltgcd.feature_store import open_features
 from ltgcd.features import embed
 from ltgcd.fitting import Fit, FittedModel, Task, fit_model
-from ltgcd.pipeline import predict_source, train
+from ltgcd.pipeline import train
+from ltgcd.prediction import predict_source
 from ltgcd.sources import read_source, write_source
 from ltgcd.views import VectorViews
 

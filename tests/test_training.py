@@ -28,7 +28,8 @@ from ltgcd.experiments import changed, preset
 from ltgcd.feature_store import open_features
 from ltgcd.features import embed
 from ltgcd.fitting import FittedModel, Task, by_size, fit_model, hold_out
-from ltgcd.pipeline import predict_source, train
+from ltgcd.pipeline import train
+from ltgcd.prediction import predict_source
 from ltgcd.sources import read_source, write_source
 from ltgcd.training import Batch, Model, Plan, Schedule, batches, cosine, fit, make_optimiser
 from ltgcd.views import VectorViews

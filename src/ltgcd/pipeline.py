@@ -1,4 +1,4 @@
-"""From a source to a run directory: estimate K, train or cluster, assign, score; then label new items with it."""
+"""From a source to a run directory: estimate K, train or cluster, assign, score."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from torch import nn
 
-from ltgcd.backbones import backbone_of, load_backbone
+from ltgcd.backbones import backbone_of
 from ltgcd.calibration import SURE
 from ltgcd.collection import Collection, Source
 from ltgcd.distributed import World, join_world
@@ -23,13 +21,11 @@ from ltgcd.errors import InputError
 from ltgcd.estimate_k import LabelsFrom, estimate_k
 from ltgcd.evaluation import Evaluation, evaluate_assignments
 from ltgcd.experiments import TRAINED, Experiment, Preset, Regime, changed, preset
-from ltgcd.feature_store import FeatureStore, open_features
-from ltgcd.features import embed
-from ltgcd.fitting import FittedModel, Task, fit_model
+from ltgcd.feature_store import FeatureStore
+from ltgcd.fitting import Task, fit_model
 from ltgcd.items import Vectors
 from ltgcd.methods import CLUSTERINGS
 from ltgcd.runs import (
-    assignments_table,
     open_run,
     read_assignments,
     read_config,
@@ -37,8 +33,8 @@ from ltgcd.runs import (
     record_epoch,
     write_assignments,
 )
-from ltgcd.storage import atomic_path, read_json, read_metadata, write_json
-from ltgcd.views import CachedViews, VectorViews, Views
+from ltgcd.storage import read_json, read_metadata, write_json
+from ltgcd.views import CachedViews
 
 Notify = Callable[[str], None]
 
@@ -287,96 +283,6 @@ def _k_of(assignments: pa.Table) -> int | None:
     """Classes of the method, empty ones included; None where another tool rewrote the file and dropped it."""
     k = read_metadata(assignments.schema).get("k")
     return None if k is None else int(k)
-
-
-# ---------------------------------------------------------------- predict
-
-
-def predict_source(
-    run: Path,
-    source: Source,
-    out: Path,
-    *,
-    store: FeatureStore | None = None,
-    weights: Path | None = None,
-    notify: Notify = silent,
-) -> dict[str, Any]:
-    """Label new items with the model of a run.
-
-    Parameters
-    ----------
-    run : path
-        A finished run of a trained method.
-    source : Source
-        New items: vectors as in training, or images or texts, which are embedded with the run's backbone first.
-    out : path
-        Parquet file for ``id, label, name, status, confidence``.
-    store : FeatureStore, optional
-        Cached activations of the new items.
-    weights : path, optional
-        Backbone weights, where they are not the usual ones.
-    notify : callable
-        Told in a sentence what happens.
-    """
-    fitted, note = FittedModel.load(run, lambda note: _tail(note, weights))
-    views = _new_views(run, source, out, note, fitted, store, weights, notify)
-    p = fitted.predict(views)
-    labels, confidence = p.argmax(axis=1).astype(np.int64), p.max(axis=1)
-    unsure = np.zeros(len(labels), dtype=bool)
-    if fitted.calibration:
-        confidence = fitted.calibration.apply(confidence)
-        unsure = confidence < SURE
-    names = tuple(note["class_names"])
-    table = assignments_table(source.collection.ids, labels, confidence, names, fitted.k, unsure)
-    with atomic_path(out) as temporary:
-        pq.write_table(table, temporary)
-    status = table.column("status").to_numpy()
-    counts = {name: int((status == name).sum()) for name in ("known", "novel", "unsure")}
-    return {"n": len(labels), **counts, "path": str(out)}
-
-
-def _tail(note: dict[str, Any], weights: Path | None) -> nn.Module:
-    return backbone_of(note["features"], weights).tail
-
-
-def _new_views(
-    run: Path,
-    source: Source,
-    out: Path,
-    note: dict[str, Any],
-    fitted: FittedModel,
-    store: FeatureStore | None,
-    weights: Path | None,
-    notify: Notify,
-) -> Views:
-    """Test views of new items, in the form that the model was trained on."""
-    items, key = source.collection.items, note.get("features")
-    if not isinstance(items, Vectors):
-        if key is None:
-            raise InputError(
-                f"{run} was trained on embeddings from elsewhere; embed the new {items.kind}s in the same way first."
-            )
-        folder = out.with_name(f"{out.stem}.features")
-        notify(f"embedding {len(items)} new {items.kind}s")
-        backbone = backbone_of(key, weights) if key.get("preprocessing") else load_backbone(key["backbone"])
-        embed(source, backbone, folder, engine=key["engine"], notify=notify)
-        store = open_features(folder)
-        if len(store) != len(items):
-            raise InputError(
-                f"{len(items) - len(store)} of the new {items.kind}s could not be read (see {folder / 'skipped.csv'}); "
-                "remove or repair them."
-            )
-    if fitted.regime == "last-stage":
-        if store is None or store.key["trunk"] != (key or {}).get("trunk"):
-            raise InputError(
-                f"{run} trained the last stage of its backbone, so it takes images, or their features from 'ltgcd "
-                "embed' with the same backbone and size."
-            )
-        return CachedViews(store, rows_in(store, source.collection))
-    x = items.x if isinstance(items, Vectors) else np.load(store.folder / "features.npz")["x"]  # type: ignore[union-attr]
-    if x.shape[1] != note["dim"]:
-        raise InputError(f"The new vectors have {x.shape[1]} numbers, but {run} was trained on {note['dim']}.")
-    return VectorViews(np.asarray(x, dtype=np.float32))
 
 
 def vectors(source: Source) -> NDArray[np.floating]:

@@ -221,7 +221,7 @@ def predict(
 
     def work() -> dict[str, Any]:
         from ltgcd.feature_store import opened
-        from ltgcd.pipeline import predict_source
+        from ltgcd.prediction import predict_source
         from ltgcd.sources import read_source
 
         path = out or run / "predictions.parquet"
