@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import numpy as np
@@ -332,6 +333,32 @@ def test_saved_models_load_bit_for_bit(digits, tmp_path):
     views = VectorViews(digits.collection.items.x.astype(np.float32))
     assert note == {"hello": "world"}
     assert np.array_equal(fitted.predict(views), loaded.predict(views))
+
+
+def test_curves_go_to_tensorboard_where_it_is_installed(digits, tmp_path, monkeypatch):
+    drawn = []
+
+    class Writer:
+        def __init__(self, folder, purge_step):
+            assert folder == str(tmp_path / "run" / "tensorboard")
+            self.step = purge_step
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_error):
+            pass
+
+        def add_scalar(self, name, value, step):
+            assert step == self.step
+            drawn.append((name, step, value))
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", types.SimpleNamespace(SummaryWriter=Writer))
+    train(digits, tmp_path / "run", k=10, changes=SHORT)
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert ("loss_supervised", 3, lines[2]["loss_supervised"]) in drawn
+    assert {step for _, step, _ in drawn} == {1, 2, 3, 4}
+    assert not any(name in ("epoch", "density", "held_out_balanced_acc") for name, _, _ in drawn)
 
 
 # ---------------------------------------------------------------- the last stage

@@ -26,6 +26,7 @@ from ltgcd.fitting import Task, fit_model
 from ltgcd.items import Vectors
 from ltgcd.methods import CLUSTERINGS
 from ltgcd.runs import (
+    draw_epoch,
     open_run,
     read_assignments,
     read_config,
@@ -204,7 +205,7 @@ def _train(
         task,
         experiment,
         folder=folder / "checkpoint",
-        record=lambda line: record_epoch(folder, line),
+        record=lambda line: _record(folder, line),
         notify=notify,
         world=world,
     )
@@ -223,6 +224,11 @@ def _train(
     result.fitted.save(folder, note)
     error = round(calibration.error, 4) if calibration else None
     write_assignments(folder, collection, labels, confidence, k, unsure, {"calibration_error": error})
+
+
+def _record(folder: Path, line: dict[str, Any]) -> None:
+    record_epoch(folder, line)
+    draw_epoch(folder, line)
 
 
 def _regime(wanted: str, method: str, store: FeatureStore | None) -> Regime:

@@ -194,6 +194,19 @@ def record_epoch(folder: Path, line: dict[str, Any]) -> None:
         temporary.write_text("\n".join([*kept, json.dumps(line)]) + "\n", encoding="utf-8")
 
 
+def draw_epoch(folder: Path, line: dict[str, Any]) -> None:
+    """Add the numbers of an epoch's line to ``tensorboard/``, where TensorBoard is installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - optional, and slow to import
+    except ImportError:
+        return
+    # A writer for each epoch: nothing is held open, and an epoch that is trained again takes the place of the first.
+    with SummaryWriter(str(folder / "tensorboard"), purge_step=line["epoch"]) as writer:
+        for name, value in line.items():
+            if isinstance(value, int | float) and name != "epoch":
+                writer.add_scalar(name, value, line["epoch"])
+
+
 def versions() -> dict[str, str]:
     """Versions of what decides the figures."""
     packages = ("ltgcd", "numpy", "scipy", "scikit-learn", "torch", "faiss-cpu")
