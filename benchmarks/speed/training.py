@@ -130,7 +130,7 @@ def frozen() -> None:
 
 
 def selection(folder: Path) -> None:
-    """Share of an epoch that goes to the selection, last-stage shapes, 4,000 items."""
+    """Share of the second epoch (the first has no selection) that goes to it, last-stage shapes, 4,000 items."""
     n, backbone = 4000, load_backbone("efficientnet_lite2", image_size=128)
     views = cached(backbone.activation_shape, n, folder)
     y = np.where(np.arange(n) % 4 == 0, np.arange(n) % N_OLD, UNLABELLED)
@@ -138,8 +138,8 @@ def selection(folder: Path) -> None:
     method = LTGCD(y, LTGCDConfig(warmup=0.0), np.random.RandomState(0).randn(n, 64).astype(np.float32))
     fixed = Standardise(1280, 1280, whiten=False)
     model = Model(nn.Sequential(backbone.tail, fixed), Head(1280, K, contrastive=True))
-    fit(model, method, views, y, Schedule(epochs=1, batch_size=256), record=lines.append)
-    part, whole = lines[0]["seconds_selection"], lines[0]["seconds"]
+    fit(model, method, views, y, Schedule(epochs=2, batch_size=256), record=lines.append)
+    part, whole = lines[1]["seconds_selection"], lines[1]["seconds"]
     print(f"selection, last stage, N = {n}: {part:.2f} s of an epoch of {whole:.1f} s: {100 * part / whole:.0f} % "
           "(at most 20 %)")  # fmt: skip
 
