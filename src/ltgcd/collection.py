@@ -136,6 +136,15 @@ def check_unique(ids: pa.StringArray, owner: str | Path) -> None:
     )
 
 
+def positions(ids: pa.StringArray, among: pa.StringArray, where: str | Path, cure: str) -> NDArray[np.int64]:
+    """Position of each id in `among`; if one is missing, a sentence that names it, `where` it is not, and the `cure`."""
+    at = pc.index_in(ids, among)
+    if at.null_count:
+        example = ids.filter(pc.is_null(at))[0].as_py()
+        raise InputError(f"{at.null_count} items are not in {where} (for example '{example}'); {cure}.")
+    return np.asarray(at.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
 def imbalance_factor(counts: NDArray[np.int64]) -> float:
     """λ = n_max / n_min over the classes that occur; 1 where none does."""
     present = counts[counts > 0]

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ltgcd.backbones import default_backbone, load_backbone
-from ltgcd.collection import Source
+from ltgcd.collection import Source, positions
 from ltgcd.errors import InputError
 from ltgcd.feature_store import FeatureStore, open_features
 from ltgcd.features import embed
@@ -122,5 +120,5 @@ def discover(
 
 def _shown(source: Source, ids: pa.StringArray) -> Source:
     """The items that have features, in the order of the features: skipped images are not on the page."""
-    at = pc.index_in(ids, source.collection.ids)
-    return Source(source.collection.select(np.asarray(at.to_numpy(zero_copy_only=False), dtype=np.int64)), None)
+    rows = positions(ids, source.collection.ids, "the source", "run the same command on the source it was begun with")
+    return Source(source.collection.select(rows), None)

@@ -102,7 +102,12 @@ def join_world() -> World:
     if size == 1:
         return World()
     if not dist.is_initialized():
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
+        if torch.cuda.is_available():
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+            # Outputs of a step are gathered on the GPUs, features of all items on the CPU: each needs its own backend.
+            dist.init_process_group("cpu:gloo,cuda:nccl", timeout=TIMEOUT)
+        else:
+            dist.init_process_group("gloo", timeout=TIMEOUT)
     if dist.get_world_size() != size:
         raise RuntimeError(f"{size} processes were asked for, but {dist.get_world_size()} joined.")
     return World(dist.get_rank(), size)

@@ -27,7 +27,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ltgcd.collection import Collection
+from ltgcd.collection import Collection, positions
 from ltgcd.errors import InputError
 from ltgcd.export_files import CHUNK, FilePlacer, image_ending, image_size, safe_name, unique_name
 from ltgcd.items import ImageFiles
@@ -164,14 +164,8 @@ def _beside(out: Path, ending: str) -> Path:
 def _items_of(table: pa.Table, source: Path) -> Collection:
     """The rows of the source in the order of the assignments."""
     collection = read_source(source).collection
-    at = pc.index_in(table.column("id").combine_chunks(), collection.ids)
-    if at.null_count:
-        example = table.column("id").filter(pc.is_null(at))[0]
-        raise InputError(
-            f"{at.null_count} items of the run are not in {source} (for example '{example}'); give the source that the "
-            "run was made from."
-        )
-    rows = np.asarray(at.to_numpy(zero_copy_only=False), dtype=np.int64)
+    ids = table.column("id").combine_chunks()
+    rows = positions(ids, collection.ids, source, "give the source that the run was made from")
     # A collection has at least one item; an empty selection of statuses has none to write.
     return collection.select(rows) if len(rows) else collection
 

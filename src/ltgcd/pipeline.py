@@ -10,12 +10,11 @@ from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ltgcd.backbones import backbone_of
 from ltgcd.calibration import SURE
-from ltgcd.collection import Collection, Source
+from ltgcd.collection import Collection, Source, positions
 from ltgcd.distributed import World, join_world
 from ltgcd.errors import InputError
 from ltgcd.estimate_k import LabelsFrom, estimate_k
@@ -253,11 +252,7 @@ def _estimated(source: Source, folder: Path, random_state: int, notify: Notify) 
 
 def rows_in(store: FeatureStore, collection: Collection) -> NDArray[np.int64]:
     """Row of each item in the store."""
-    at = pc.index_in(collection.ids, store.ids)
-    if at.null_count:
-        missing = collection.ids.filter(pc.is_null(at))[0].as_py()
-        raise InputError(f"{store.folder} has no features of '{missing}'; embed the source again.")
-    return np.asarray(at.to_numpy(zero_copy_only=False), dtype=np.int64)
+    return positions(collection.ids, store.ids, store.folder, "embed the source again")
 
 
 # ---------------------------------------------------------------- evaluate

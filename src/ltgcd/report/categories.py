@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
 
-from ltgcd.collection import UNLABELLED, Collection
+from ltgcd.collection import UNLABELLED, Collection, positions
 from ltgcd.errors import InputError
 from ltgcd.runs import class_name
 from ltgcd.whitening import class_means, normalise
@@ -67,14 +67,8 @@ class Assigned:
 
 def align(collection: Collection, assignments: pa.Table) -> Assigned:
     """Bring assignments (id, label, name, status, confidence) into the order of the collection's items."""
-    position = pc.index_in(assignments.column("id").combine_chunks(), collection.ids)
-    if position.null_count:
-        example = assignments.column("id").filter(pc.is_null(position))[0]
-        raise InputError(
-            f"{position.null_count} assigned ids are not in the source (for example '{example}'); give the source that "
-            "the run was made from."
-        )
-    rows = np.asarray(position.to_numpy(zero_copy_only=False), dtype=np.int64)
+    ids = assignments.column("id").combine_chunks()
+    rows = positions(ids, collection.ids, "the source", "give the source that the run was made from")
     order = np.argsort(rows, kind="stable")
     status = pc.index_in(assignments.column("status").combine_chunks().cast(pa.string()), pa.array(STATUSES))
     if status.null_count:
