@@ -137,7 +137,7 @@ def check_unique(ids: pa.StringArray, owner: str | Path) -> None:
 
 
 def positions(ids: pa.StringArray, among: pa.StringArray, where: str | Path, cure: str) -> NDArray[np.int64]:
-    """Position of each id in `among`; if one is missing, a sentence that names it, `where` it is not, and the `cure`."""
+    """Position of each id in `among`; if one is missing, a sentence that names it, `where` it is not, and a `cure`."""
     at = pc.index_in(ids, among)
     if at.null_count:
         example = ids.filter(pc.is_null(at))[0].as_py()
