@@ -30,7 +30,6 @@ from ltgcd.fitting import Task, fit_model
 from ltgcd.methods import CLUSTERINGS
 from ltgcd.splits import SplitConfig, draw_split
 from ltgcd.views import CachedViews
-from ltgcd.whitening import fit_whitening
 
 HERE = Path(__file__).parent
 # name: method, preset, changes. The ablation takes one thing at a time out of `ltgcd`, or puts one into `simgcd`.
@@ -81,13 +80,14 @@ def run(variant: str, regime: str, task: Task, true: np.ndarray, overrides: dict
     method, name, changes = VARIANTS[variant]
     started, lines, pools = time.perf_counter(), [], []
     if method in CLUSTERINGS:
-        x = task.x if method == "kmeans" else fit_whitening(task.x, task.y, task.n_old).transform(task.x)
-        labels = CLUSTERINGS[method](x, task.y, task.n_old, task.k, task.random_state).labels
+        labels = CLUSTERINGS[method](task.x, task.y, task.n_old, task.k, task.random_state).labels
     else:
         experiment = changed(preset(method, regime, name), {**changes, **overrides})
         if regime == "frozen":
             task = task._replace(views=None, tail=None)
-        result = fit_model(task, experiment, record=lines.append, watch=lambda _epoch, rows: pools.append(rows))
+        result = fit_model(
+            task, experiment, record=lines.append, watch=lambda _epoch, sets: pools.append(sets.get("selected"))
+        )
         labels = result.probabilities.argmax(axis=1)
     free = task.y < 0
     scores = evaluate(true[free], labels[free], task.n_old, k=task.k)

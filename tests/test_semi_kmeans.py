@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ltgcd.errors import InputError
 from ltgcd.methods import semi_kmeans as module
 from ltgcd.methods.semi_kmeans import SemiKMeans, fit, semi_kmeans
+from ltgcd.whitening import fit_whitening
 
 
 def blobs(n_old: int, k: int, seed: int, n: int = 200, d: int = 6, spread: float = 0.5) -> tuple[np.ndarray, ...]:
@@ -381,13 +382,13 @@ def test_a_far_offset_costs_no_accuracy() -> None:
 # ---------------------------------------------------------------- fit, bad input
 
 
-def test_fit_works_on_unit_rows_and_says_how_sure_it_is() -> None:
+def test_fit_works_on_whitened_rows_and_says_how_sure_it_is() -> None:
     x, y, _ = blobs(3, 6, 0, spread=0.2)
-    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
-    got = fit(x * np.linspace(0.5, 3, len(x))[:, None], y, 3, 6, 0)
-    want = semi_kmeans(unit, y, 3, 6)
+    got = fit(x, y, 3, 6, 0)
+    white = fit_whitening(x, y, 3).transform(x)
+    want = semi_kmeans(white, y, 3, 6)
     assert (got.labels == want.labels).all() and got.centres == pytest.approx(want.centres, abs=1e-5)
-    cosines = unit @ (want.centres / np.linalg.norm(want.centres, axis=1, keepdims=True)).T
+    cosines = white @ (want.centres / np.linalg.norm(want.centres, axis=1, keepdims=True)).T
     p = np.exp(cosines / 0.1)
     expected = p[np.arange(len(p)), want.labels] / p.sum(axis=1)
     assert got.confidence == pytest.approx(expected, rel=1e-3) and got.confidence.dtype == np.float32

@@ -163,6 +163,7 @@ def test_only_evaluation_and_the_border_name_the_truth() -> None:
         "evaluation.py",
         "predictions.py",
         "runs.py",  # stores it beside a run, for evaluation
+        "bench/cells.py",  # scores finished runs, and λ of S with true labels
     }
     words = ("y_true", ".truth", "Truth")
     found = {

@@ -35,7 +35,7 @@ from ltgcd.methods.simgcd import SimGCD
 from ltgcd.methods.uno import UNO, UNOConfig, UNOHead
 from ltgcd.neighbours import knn_graph
 from ltgcd.storage import atomic_path
-from ltgcd.training import Method, Model, Snapshot, fit, predict
+from ltgcd.training import Method, Model, Snapshot, Watch, fit, predict, unwatched
 from ltgcd.views import CachedViews, VectorViews, Views
 from ltgcd.whitening import Whitening, class_means, fit_whitening, normalise
 
@@ -208,7 +208,7 @@ def fit_model(
     *,
     folder: Path | None = None,
     record: Callable[[dict[str, Any]], None] = lambda _line: None,
-    watch: Callable[[int, NDArray[np.int64]], None] = lambda _epoch, _rows: None,
+    watch: Watch = unwatched,
     notify: Callable[[str], None] = lambda _message: None,
     world: World | None = None,
 ) -> Fit:

@@ -34,6 +34,7 @@ from ltgcd.runs import (
     write_assignments,
 )
 from ltgcd.storage import read_json, read_metadata, write_json
+from ltgcd.training import Watch, unwatched
 from ltgcd.views import CachedViews
 
 Notify = Callable[[str], None]
@@ -97,6 +98,7 @@ def train(
     changes: dict[str, Any] | None = None,
     store: FeatureStore | None = None,
     weights: Path | None = None,
+    watch: Watch = unwatched,
     notify: Notify = silent,
 ) -> dict[str, Any]:
     """Run a method on a source and leave a run directory.
@@ -124,6 +126,8 @@ def train(
         Cached activations of the source's items.
     weights : path, optional
         Backbone weights that the store was made with, where they are not the usual ones.
+    watch : callable
+        Told what each epoch draws from, see `ltgcd.training.fit`.
     notify : callable
         Told in a sentence what happens.
     """
@@ -150,7 +154,7 @@ def train(
         number = k or world.from_first(lambda: _estimated(source, folder, random_state, notify))
         notify(f"{'training' if experiment else 'clustering'} with {method}, {number} classes")
         if experiment:
-            _train(source, x, folder, number, random_state, chosen, experiment, store, weights, notify, world)
+            _train(source, x, folder, number, random_state, chosen, experiment, store, weights, watch, notify, world)
             world.from_first(lambda: None)  # the others wait for what the first one writes
         else:
             result = CLUSTERINGS[method](x, collection.y, collection.n_old, number, random_state)
@@ -192,6 +196,7 @@ def _train(
     experiment: Experiment,
     store: FeatureStore | None,
     weights: Path | None,
+    watch: Watch,
     notify: Notify,
     world: World,
 ) -> None:
@@ -205,6 +210,7 @@ def _train(
         experiment,
         folder=folder / "checkpoint",
         record=lambda line: _record(folder, line),
+        watch=watch,
         notify=notify,
         world=world,
     )

@@ -29,6 +29,7 @@ from ltgcd.parquet import parquet_file, read_parquet
 from ltgcd.sources import encode_labels, labels_table, stored_labels
 from ltgcd.storage import atomic_path, checksum_rows, read_metadata, with_metadata
 
+METRICS = "metrics.jsonl"
 ASSIGNMENT_COLUMNS = ("id", "label", "name", "status", "confidence")
 
 
@@ -131,13 +132,16 @@ def assignments_table(
     k: int,
     unsure: NDArray[np.bool_] | None = None,
     note: dict[str, Any] | None = None,
+    named: dict[int, str] | None = None,
 ) -> pa.Table:
     """A label, a name, a status and a confidence for every item; `k` counts empty classes too.
 
-    An unsure item's label is the class that it leans to. `note` is kept beside `k` in the table's metadata.
+    An unsure item's label is the class that it leans to. `note` is kept beside `k` in the table's metadata. `named` are
+    classes that people named only when the others had their numbers: they are known, whatever their own number.
     """
-    names = [class_name(label, class_names) for label in range(int(labels.max(initial=0)) + 1)]
-    status = np.where(labels < len(class_names), "known", "novel")
+    named = named or {}
+    names = [named.get(label) or class_name(label, class_names) for label in range(int(labels.max(initial=0)) + 1)]
+    status = np.where((labels < len(class_names)) | np.isin(labels, list(named)), "known", "novel")
     if unsure is not None:
         status = np.where(unsure, "unsure", status)
     table = pa.table(
@@ -185,13 +189,18 @@ def read_assignments(folder: Path) -> pa.Table:
     return table.set_column(table.column_names.index("id"), "id", ids)
 
 
-def record_epoch(folder: Path, line: dict[str, Any]) -> None:
+def record_epoch(folder: Path, line: dict[str, Any], name: str = METRICS) -> None:
     """Add the line of an epoch to ``metrics.jsonl``; one of the same or a later epoch, trained again, gives way."""
-    path = folder / "metrics.jsonl"
+    kept = [old for old in read_epochs(folder, name) if old["epoch"] < line["epoch"]]
+    with atomic_path(folder / name) as temporary:
+        temporary.write_text("".join(json.dumps(each) + "\n" for each in [*kept, line]), encoding="utf-8")
+
+
+def read_epochs(folder: Path, name: str = METRICS) -> list[dict[str, Any]]:
+    """The lines that `record_epoch` wrote; none if there is no such file."""
+    path = folder / name
     held = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    kept = [old for old in held if json.loads(old)["epoch"] < line["epoch"]]
-    with atomic_path(path) as temporary:
-        temporary.write_text("\n".join([*kept, json.dumps(line)]) + "\n", encoding="utf-8")
+    return [json.loads(line) for line in held]
 
 
 def draw_epoch(folder: Path, line: dict[str, Any]) -> None:

@@ -121,8 +121,12 @@ class Selection:
 
         Classes that a set lacks do not count, nor do items of class -1 (not known); 1 for an empty set.
         """
-        sets = {"confident": self.confident, "dense": self.dense, "selected": self.selected}
-        return {name: imbalance_factor(np.bincount(classes[mask & (classes >= 0)])) for name, mask in sets.items()}
+        known = classes >= 0
+        return {name: imbalance_factor(np.bincount(classes[mask & known])) for name, mask in self.sets().items()}
+
+    def sets(self) -> dict[str, NDArray[np.bool_]]:
+        """The masks of S_conf, S_dens and S by name."""
+        return {"confident": self.confident, "dense": self.dense, "selected": self.selected}
 
     def summary(self) -> dict[str, float | int | str]:
         """Sizes, and numbers of classes and λ with pseudo labels, for the line of the epoch.

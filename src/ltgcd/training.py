@@ -88,10 +88,21 @@ class Snapshot(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What an epoch draws its unlabelled items from, and what is worth a line about it."""
+    """What an epoch draws its unlabelled items from, what is worth a line about it, and the parts of the pool.
+
+    `sets` names masks (N,) over all items, for whoever watches: S_conf, S_dens and S.
+    """
 
     pool: NDArray[np.int64]
     record: dict[str, Any]
+    sets: dict[str, NDArray[np.bool_]] = {}  # noqa: RUF012 - never written to
+
+
+Watch = Callable[[int, dict[str, NDArray[np.bool_]]], None]
+
+
+def unwatched(_epoch: int, _sets: dict[str, NDArray[np.bool_]]) -> None:
+    """Look at nothing."""
 
 
 class Method(Protocol):
@@ -137,7 +148,7 @@ def fit(
     folder: Path | None = None,
     held_out: NDArray[np.int64] | None = None,
     record: Callable[[dict[str, Any]], None] = lambda _line: None,
-    watch: Callable[[int, NDArray[np.int64]], None] = lambda _epoch, _rows: None,
+    watch: Watch = unwatched,
     notify: Callable[[str], None] = lambda _message: None,
     world: World | None = None,
 ) -> Snapshot:
@@ -164,7 +175,7 @@ def fit(
     record : callable
         Gets a dict for each epoch, from the first process only.
     watch : callable
-        Told, when an epoch begins, which rows it draws its unlabelled items from: S.
+        Told, when an epoch begins, what it draws its unlabelled items from: `Plan.sets`.
     notify : callable
         Told in a sentence what happens.
     world : World, optional
@@ -197,7 +208,7 @@ def fit(
             model.eval()
             plan = method.plan(epoch / schedule.epochs, take_snapshot)
             planned = time.perf_counter()
-            watch(epoch + 1, plan.pool)
+            watch(epoch + 1, plan.sets)
             model.train()
             random = np.random.RandomState([random_state, epoch])
             totals: dict[str, float] = {}

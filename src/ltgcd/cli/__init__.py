@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ltgcd.cli import data, output, run
+from ltgcd.cli import bench, data, output, run
 
 app = typer.Typer(
     name="ltgcd",
@@ -52,6 +52,7 @@ app.command()(run.predict)
 app.command()(run.evaluate)
 app.command("report")(output.report_page)
 app.command()(output.export)
+app.command()(bench.bench)
 
 
 def main() -> NoReturn:

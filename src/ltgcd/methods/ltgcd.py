@@ -99,7 +99,7 @@ class LTGCD:
             return Plan(self.unlabelled, {})
         chosen = select(features, outputs["logits"], self.y, tau, self.config.selection)
         self.prior = torch.from_numpy(chosen.prior).float()
-        return Plan(np.flatnonzero(chosen.selected), chosen.summary())
+        return Plan(np.flatnonzero(chosen.selected), chosen.summary(), chosen.sets())
 
     def losses(
         self, _features: torch.Tensor, outputs: dict[str, torch.Tensor], batch: Batch

@@ -23,7 +23,7 @@ from scipy.special import softmax
 from ltgcd.collection import UNLABELLED
 from ltgcd.errors import InputError
 from ltgcd.methods.kmeans import TEMPERATURE, Assignment
-from ltgcd.whitening import class_means, normalise
+from ltgcd.whitening import class_means, fit_whitening, normalise
 
 ROWS = 1024  # of the unlabelled items in one matrix product
 COLUMNS = 4096  # centres of all restarts in one; more restarts than that holds run in groups
@@ -358,11 +358,12 @@ def semi_kmeans(
 
 
 def fit(x: NDArray[np.floating], y: NDArray[np.int64], n_old: int, k: int, random_state: int) -> Assignment:
-    """Semi-supervised k-means on unit rows; arguments as in `ltgcd.methods.kmeans.fit`.
+    """Semi-supervised k-means on whitened unit rows; arguments as in `ltgcd.methods.kmeans.fit`.
 
-    The confidence is the softmax of cosines / 0.1 to the centres, at the class of the item.
+    It has the labels that within-class whitening needs, so it gets what the trained methods get. The confidence is the
+    softmax of cosines / 0.1 to the centres, at the class of the item.
     """
-    unit = normalise(x)
+    unit = fit_whitening(x, y, n_old).transform(x)
     found = semi_kmeans(unit, y, n_old, k, random_state=random_state)
     p = softmax(unit @ normalise(found.centres).T / np.float32(TEMPERATURE), axis=1)
     return Assignment(found.labels, p[np.arange(len(p)), found.labels].astype(np.float32), found.centres)

@@ -1,0 +1,275 @@
+"""Run one cell: draw the split, have its features, train or estimate, and score against the truth."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ltgcd.backbones import load_backbone
+from ltgcd.bench.tables import READINGS, Cell, Setting
+from ltgcd.collection import UNLABELLED, Collection, Source, imbalance_factor, positions
+from ltgcd.datasets import class_order, get_dataset, load_pool
+from ltgcd.datasets.base import Pool
+from ltgcd.estimate_k import estimate_k
+from ltgcd.experiments import changed
+from ltgcd.feature_store import FeatureStore, open_features
+from ltgcd.features import embed
+from ltgcd.items import Vectors
+from ltgcd.k_search import labelled_accuracy
+from ltgcd.neighbours import knn_graph
+from ltgcd.peak_clustering import search_peaks
+from ltgcd.pipeline import Notify, evaluate_run, rows_in, silent, train, vectors
+from ltgcd.runs import read_assignments, read_epochs, read_run_labels, record_epoch
+from ltgcd.sources import read_source
+from ltgcd.splits import SplitConfig, as_source, draw_split
+from ltgcd.whitening import normalise, principal_components, within_class_whitening
+
+SELECTED = "selected.jsonl"  # λ of S with true labels, an epoch a line
+GRAPH = 40  # neighbours that every setting of the ablations gets along with
+
+
+class Problem(NamedTuple):
+    """A split with its features: the source, cached views where the last stage is trained, and the summary."""
+
+    source: Source
+    store: FeatureStore | None
+    summary: dict[str, Any]
+
+
+@dataclass
+class Workshop:
+    """Where features and runs lie, and the split and the pool that were asked for last.
+
+    Attributes
+    ----------
+    work : path
+        Folder for features and runs.
+    data : path or None
+        Folder of the datasets.
+    settings : dict
+        Backbones by name, for how they embed.
+    notify : callable
+        Told in a sentence what happens.
+    """
+
+    work: Path
+    data: Path | None
+    settings: dict[str, Setting]
+    notify: Notify = silent
+    _problem: tuple[tuple[Any, ...], Problem] | None = field(default=None, init=False)
+    _pool: tuple[tuple[Any, ...], Pool] | None = field(default=None, init=False)
+
+    def run(self, cell: Cell) -> dict[str, Any]:
+        """The figures of a cell, with the checksum of its split; what was begun goes on."""
+        problem = self.prepared(cell)
+        if cell.runs == "train":
+            figures = self._train(cell, problem)
+        elif cell.runs == "estimate":
+            figures = _estimated(cell, problem)
+        else:
+            figures = _sizes(problem.summary)
+        return {"split_checksum": problem.summary["checksum"], **figures}
+
+    # ------------------------------------------------------------ data
+
+    def prepared(self, cell: Cell) -> Problem:
+        """The split of a cell with its features; the last one is kept."""
+        split = (cell.dataset, cell.split, cell.imbalance, cell.n_old, cell.n_new, cell.seed)
+        deciding = (*split, cell.backbone, cell.image_size, cell.views)
+        if self._problem is None or self._problem[0] != deciding:
+            self._problem = None  # two at a time would be twice the memory
+            self._problem = (deciding, self._made(cell))
+        return self._problem[1]
+
+    def _made(self, cell: Cell) -> Problem:
+        pool = self._pool_of(cell)
+        source, summary = as_split(pool, cell)
+        if cell.regime != "last-stage":
+            return Problem(source, None, summary)
+        folder = self._features(cell)
+        setting = self.settings[cell.backbone or ""]
+        held = open_features(folder, verify=False).ids if (folder / "index.parquet").is_file() else pa.array([])
+        if not held.equals(source.collection.ids):
+            # The folder grows from split to split: only what no split before had is computed.
+            backbone = load_backbone(cell.backbone or "", image_size=cell.image_size)
+            self.notify(f"views of {len(source.collection):,} items of {cell.dataset}")
+            embed(
+                source, backbone, folder, views=cell.views or 0, engine=setting.engine, strict=True, notify=self.notify
+            )
+        store = open_features(folder, verify=False)
+        x = vectors(read_source(folder))
+        return Problem(_with_vectors(source, x[rows_in(store, source.collection)]), store, summary)
+
+    def _pool_of(self, cell: Cell) -> Pool:
+        """The dataset's training part; for the frozen regime with the features of all of it as its items."""
+        deciding = (cell.dataset, cell.backbone, cell.image_size, cell.regime)
+        if self._pool is None or self._pool[0] != deciding:
+            pool = load_pool(cell.dataset, self.data)
+            if cell.regime == "frozen":
+                pool = Pool(pool.ids, Vectors(self._frozen(cell, pool)), pool.y, pool.class_names)
+            self._pool = (deciding, pool)
+        return self._pool[1]
+
+    def _frozen(self, cell: Cell, pool: Pool) -> NDArray[np.float32]:
+        """Features (N, D) of a whole pool, in its order: every split of it takes rows of them."""
+        folder = self._features(cell)
+        if not (folder / "features.npz").is_file() or len(open_features(folder, verify=False)) != len(pool.ids):
+            self.notify(f"embedding the {len(pool.ids):,} items of {cell.dataset}")
+            nothing = np.full(len(pool.ids), UNLABELLED, dtype=np.int64)
+            embed(
+                Source(Collection(pool.ids, pool.items, nothing, ()), None),
+                load_backbone(cell.backbone or "", image_size=cell.image_size),
+                folder,
+                engine=self.settings[cell.backbone or ""].engine,
+                strict=True,
+                notify=self.notify,
+            )
+        held = read_source(folder).collection
+        cure = "remove that folder; it is made again"
+        return np.asarray(vectors(Source(held, None))[positions(pool.ids, held.ids, folder, cure)], dtype=np.float32)
+
+    def _features(self, cell: Cell) -> Path:
+        parts = [cell.dataset, cell.backbone, cell.image_size, f"{cell.views}-views" if cell.views else None]
+        return self.work / "features" / "-".join(str(part) for part in parts if part)
+
+    # ------------------------------------------------------------ training
+
+    def _train(self, cell: Cell, problem: Problem) -> dict[str, Any]:
+        folder = self.work / "runs" / cell.key
+        truth, resumed = problem.source.truth, (folder / "config.toml").is_file()
+        assert truth is not None
+
+        def watch(epoch: int, sets: dict[str, NDArray[np.bool_]]) -> None:
+            if sets:
+                found = {name: imbalance_factor(np.bincount(truth.y_true[mask])) for name, mask in sets.items()}
+                record_epoch(folder, {"epoch": epoch, **found}, SELECTED)
+
+        result = train(
+            problem.source,
+            folder,
+            method=cell.method or "",
+            k=len(truth.class_names),
+            random_state=cell.seed,
+            name=cell.preset or "default",  # type: ignore[arg-type]  # checked when the table was read
+            regime=cell.regime,  # type: ignore[arg-type]
+            changes=cell.changes,
+            store=problem.store,
+            watch=watch,
+            notify=self.notify,
+        )
+        figures = scored(folder)
+        lines = read_epochs(folder, SELECTED)
+        if lines:
+            figures["lambda"] |= {name: round(lines[-1][name], 2) for name in ("confident", "dense", "selected")}
+            figures["lambda_by_epoch"] = [round(line["selected"], 2) for line in lines]
+        epochs = read_epochs(folder)
+        if epochs:
+            spent = [sum(line[name] for line in epochs) for name in ("seconds_selection", "seconds")]
+            figures["selection_share"] = round(spent[0] / max(spent[1], 1e-9), 3)
+        shutil.rmtree(folder / "checkpoint", ignore_errors=True)  # the run is finished; its labels and model stay
+        # A run that was stopped and went on knows only the minutes of its last part.
+        return {**figures, "minutes": None if resumed else round(result["seconds"] / 60, 3)}
+
+
+# ---------------------------------------------------------------- splits
+
+
+def as_split(pool: Pool, cell: Cell) -> tuple[Source, dict[str, Any]]:
+    """The split of a cell as a source with its truth, and its summary."""
+    dataset = get_dataset(cell.dataset)
+    config = SplitConfig(
+        cell.split,  # type: ignore[arg-type]  # checked by draw_split
+        10.0 if cell.imbalance is None else float(cell.imbalance),
+        cell.seed,
+        cell.n_old,
+        cell.n_new,
+    )
+    order = class_order(dataset, cell.seed)
+    split = draw_split(pool.y, order, dataset.n_old, config, dataset.heads.get(cell.split))
+    return as_source(pool, split, cell.dataset, config)
+
+
+def _with_vectors(source: Source, x: NDArray[np.float32]) -> Source:
+    held = source.collection
+    return Source(Collection(held.ids, Vectors(x), held.y, held.class_names), source.truth)
+
+
+def _sizes(summary: dict[str, Any]) -> dict[str, Any]:
+    names = ("n_labelled", "n_unlabelled", "n_old", "n_classes", "lambda_labelled", "lambda_unlabelled")
+    # The classes stand Old first; a class keeps that as its third number: [labelled, unlabelled, 1 if Old].
+    told = [[*both, int(place < summary["n_old"])] for place, both in enumerate(summary["counts"].values())]
+    counts = sorted(told, key=lambda one: -one[1])
+    return {"sizes": {name: summary[name] for name in names}, "counts": counts}
+
+
+# ---------------------------------------------------------------- figures
+
+
+def scored(folder: Path) -> dict[str, Any]:
+    """Every figure of a finished run: accuracies, K, λ of D^u, and how old and new are taken for one another."""
+    evaluation = evaluate_run(folder).as_dict()
+    labels, table = read_run_labels(folder), read_assignments(folder)
+    truth = labels.truth
+    assert truth is not None
+    at = positions(labels.ids, table.column("id").combine_chunks(), folder, "make the run again")
+    free = labels.y == UNLABELLED
+    said = table.column("label").to_numpy()[at][free] < truth.n_old
+    old = truth.y_true[free] < truth.n_old
+    names = ("acc", "balanced_acc", "many_medium_few")
+    return {
+        **{name: _rounded(evaluation[name]) for name in names},
+        **{name: round(evaluation[name], 4) for name in ("nmi", "ari")},
+        "k": evaluation["k"],
+        "k_true": evaluation["k_true"],
+        "k_used": evaluation["k_used"],
+        "n": evaluation["n"],
+        "lambda": {"unlabelled": round(imbalance_factor(np.bincount(truth.y_true[free])), 2)},
+        "confusion": {
+            "old": {"as_old": int((old & said).sum()), "as_new": int((old & ~said).sum())},
+            "new": {"as_old": int((~old & said).sum()), "as_new": int((~old & ~said).sum())},
+        },
+    }
+
+
+def _rounded(scores: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _rounded(value) if isinstance(value, dict) else None if value is None else round(value, 2)
+        for name, value in scores.items()
+    }
+
+
+def _estimated(cell: Cell, problem: Problem) -> dict[str, Any]:
+    """K̂ with its interval and time; with changed settings, of the paper's search alone."""
+    collection, truth = problem.source.collection, problem.source.truth
+    assert truth is not None
+    x, y, n_old = vectors(problem.source), collection.y, collection.n_old
+    share = float((truth.y_true[y == UNLABELLED] < n_old).mean())
+    known = {"k_true": len(truth.class_names), "n_old": n_old, "true_known_share": round(share, 4)}
+    if cell.changes:
+        config = changed(READINGS[cell.method or ""], cell.changes)
+        unit = normalise(x)
+        if cell.method == "peaks-merged":
+            unit = within_class_whitening(principal_components(x), y, n_old)
+        graph = knn_graph(unit, max(GRAPH, config.k, config.k_s))
+        k, _, clusters, peaks = search_peaks(unit, y, n_old, graph, config)
+        acc = round(labelled_accuracy(clusters, y, balanced=True), 2)
+        return {**known, "k": int(k), "n_peaks": len(peaks), "labelled_acc": acc}
+    got = estimate_k(x, y, cell.method or "", n_old=n_old, random_state=cell.seed)
+    evidence = got.evidence
+    return {
+        **known,
+        "k": got.k,
+        "low": got.low,
+        "high": got.high,
+        "known_share": evidence.get("known_share"),
+        "n_peaks": len(evidence["peaks"]) if "peaks" in evidence else None,
+        "curve": [[int(k), round(float(score), 4)] for k, score in got.curve],
+        "seconds": round(got.seconds, 2),
+        "minutes": round(got.seconds / 60, 3),
+    }

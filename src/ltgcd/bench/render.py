@@ -1,0 +1,336 @@
+"""From finished cells to ``RESULTS.md``: our figures beside the paper's, and whether its directions are there.
+
+The page is a function of the tables and the records alone: the same lines give the same bytes on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ltgcd.bench.tables import Claim, Column, Row, Setting, Table, cell_of
+from ltgcd.datasets import get_dataset
+from ltgcd.methods import CLUSTERINGS
+
+Records = dict[str, dict[str, Any]]
+GROUPS = ("all", "old", "new")
+NOT_RUN = "not run"
+
+
+class Found(NamedTuple):
+    """The figures of a row in a column: a line for each finished seed, a column for each figure; and the minutes."""
+
+    values: list[list[float | None]]
+    seeds: list[int]
+    minutes: list[float]
+
+
+def render(
+    tables: Sequence[Table], settings: dict[str, Setting], records: Records, seeds: int, figures: Sequence[str] = ()
+) -> str:
+    """The whole page, in Markdown; `figures` are files beside it that are shown at its end."""
+    text = [
+        "# Results\n",
+        "Rendered by `ltgcd bench --render` from `results/*.jsonl`: a line is a cell with the checksum of its split, "
+        "versions, machine, minutes and figures. **These are not the paper's features**: each heading says which "
+        "backbone and which regime. Mean ± standard deviation over data seeds (a seed draws the split and starts the "
+        "method). "
+        f"All / Old / New is balanced ACC in percent at the true K. '{NOT_RUN}' says how to get what is missing.\n",
+        "A mark ✓ means that a row has the same place among the methods as in the paper, by All.\n",
+    ]
+    for table in tables:
+        text.append(f"\n## {table.title}\n\n`ltgcd bench {table.name}` · the paper: {table.paper}\n")
+        if table.note:
+            text.append(f"{table.note}\n")
+        for setting, regime in _settings_of(table, settings, records, seeds):
+            text += _block(table, settings, setting, regime, records, seeds)
+    text += ["\n## How to get what was not run\n", *_absent(tables, records)]
+    text += [f"\n![{name.rpartition('/')[2].rpartition('.')[0]}]({name})" for name in figures]
+    return "\n".join(text) + "\n"
+
+
+def _settings_of(
+    table: Table, settings: dict[str, Setting], records: Records, seeds: int
+) -> list[tuple[Setting | None, str | None]]:
+    """The default setting, and every other one that has a finished cell of its own."""
+    if table.runs == "split":
+        return [(None, None)]
+    first = next(iter(settings.values()))
+    shown: list[tuple[Setting | None, str | None]] = []
+    for setting in settings.values():
+        for regime in setting.regimes if table.runs == "train" else setting.regimes[:1]:
+            own = any(
+                row.method not in CLUSTERINGS
+                and _found(table, column, row, settings, setting.name, regime, records, seeds).values
+                for column in table.columns
+                if column.backbone is None
+                for row in table.rows
+            )
+            if own or (setting is first and regime == setting.regimes[0]):
+                shown.append((setting, regime))
+    return shown
+
+
+def _block(
+    table: Table,
+    settings: dict[str, Setting],
+    setting: Setting | None,
+    regime: str | None,
+    records: Records,
+    seeds: int,
+) -> list[str]:
+    """A table in one setting: a part for each dataset, then the claims."""
+    backbone = setting.name if setting else None
+    text = []
+    if setting:
+        words = f", {regime}" if table.runs == "train" else ", frozen features"
+        text.append(f"\n### {table.title}: {setting.title}{words}\n")
+    found = {
+        (column.id, row.id): _found(table, column, row, settings, backbone, regime, records, seeds)
+        for column in table.columns
+        for row in table.rows
+    }
+    if table.runs == "split":
+        return text + _statistics(table, found, records)
+    for column in table.columns:
+        mine = {row.id: found[column.id, row.id] for row in table.rows}
+        own = column.backbone and column.backbone != backbone
+        title = f"**{column.title}**" + (f" ({settings[column.backbone or ''].title})" if own else "")
+        if any(one.values for one in mine.values()):
+            text += ["", title, "", *_part(table, column, mine)]
+        else:
+            said = "; ".join(f"{row.title} {_paper(row, column)}" for row in table.rows if column.id in row.paper)
+            text.append(f"\n{title}: {_why_not(table, column, records)}" + (f" The paper: {said}." if said else ""))
+    if table.name == "class_number_grid":
+        text += ["", *_summary(table, found)]
+    claims = [verdict(claim, table, found) for claim in table.claims]
+    return text + ([""] if claims else []) + claims
+
+
+def _found(
+    table: Table,
+    column: Column,
+    row: Row,
+    settings: dict[str, Setting],
+    backbone: str | None,
+    regime: str | None,
+    records: Records,
+    seeds: int,
+) -> Found:
+    values, which, minutes = [], [], []
+    for seed in range(seeds):
+        record = records.get(cell_of(table, column, row, settings, backbone, regime, seed).key)
+        if record is not None and (shown := _shown(row, record)) is not None:
+            values.append(shown)
+            which.append(seed)
+            if record.get("minutes") is not None:
+                minutes.append(float(record["minutes"]))
+    return Found(values, which, minutes)
+
+
+def _shown(row: Row, record: dict[str, Any]) -> list[float | None] | None:
+    """What a row shows of a record; None where the record has nothing of it."""
+    if row.shows == "accuracy":
+        return [record["balanced_acc"][group] for group in GROUPS]
+    if row.shows == "k":
+        return [record["k"], record.get("low"), record.get("high"), record["k_true"]]
+    if row.shows == "seconds":
+        return [record["seconds"]] if "seconds" in record else None
+    if row.shows == "sizes":
+        names = ("n_labelled", "n_old", "n_unlabelled", "n_classes", "lambda_unlabelled")
+        return [record["sizes"][name] for name in names]
+    value = record["lambda"].get(row.shows.removeprefix("lambda_"))
+    return None if value is None else [value]
+
+
+# ---------------------------------------------------------------- one dataset
+
+
+def _part(table: Table, column: Column, found: dict[str, Found]) -> list[str]:
+    """The rows of one dataset, in one table for each kind of figure."""
+    text: list[str] = []
+    for shows in dict.fromkeys(row.shows for row in table.rows):
+        rows = [row for row in table.rows if row.shows == shows]
+        paper = any(column.id in row.paper for row in rows)
+        heads = {"accuracy": ["All", "Old", "New"], "k": ["K̂ by seed", "mean error", "interval covers"]}
+        measured = heads.get(shows, ["seconds" if shows == "seconds" else "λ"])
+        places = _places(rows, column, found) if table.compare and paper else {}
+        extra = ["minutes"] if shows == "accuracy" else []
+        columns = ["", *measured, "seeds", *extra, *(["the paper"] if paper else []), *(["order"] if places else [])]
+        text += [*([""] if text else []), "| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+        for row in rows:
+            one = found[row.id]
+            line = [row.title, *_figures(row, one, len(measured)), ", ".join(map(str, one.seeds)) or "–"]
+            if extra:
+                line.append(f"{np.mean(one.minutes):.1f}" if one.minutes else "–")
+            if paper:
+                line.append(_paper(row, column))
+            if places:
+                line.append(places.get(row.id, "–"))
+            text.append("| " + " | ".join(line) + " |")
+    return text
+
+
+def _figures(row: Row, one: Found, width: int) -> list[str]:
+    if not one.values:
+        return [NOT_RUN] + ["–"] * (width - 1)
+    if row.shows == "k":
+        ks, lows, highs, true = zip(*one.values, strict=True)
+        errors = [_error(k, t) for k, t in zip(ks, true, strict=True)]
+        spans = [(a, b, t) for a, b, t in zip(lows, highs, true, strict=True) if a is not None and b is not None]
+        inside = sum(a <= t <= b for a, b, t in spans)
+        said = ", ".join(f"{k:.0f}" for k in ks)
+        return [
+            f"{said} (true {true[0]:.0f})",
+            f"{100 * np.mean(errors):.0f} %",
+            f"{inside} of {len(spans)}" if spans else "–",
+        ]
+    return [_spread([v for v in values if v is not None]) for values in zip(*one.values, strict=True)]
+
+
+def _error(k: float | None, true: float | None) -> float:
+    assert k is not None and true is not None
+    return abs(k / true - 1)
+
+
+def _spread(values: list[float]) -> str:
+    if not values:
+        return "–"
+    mean = f"{np.mean(values):.1f}"
+    return mean if len(values) == 1 else f"{mean} ± {np.std(values):.1f}"
+
+
+def _paper(row: Row, column: Column) -> str:
+    value = row.paper.get(column.id)
+    if value is None:
+        return "–"
+    return " / ".join(f"{v:g}" for v in value) if isinstance(value, list | tuple) else f"{value:,g}"
+
+
+def _places(rows: list[Row], column: Column, found: dict[str, Found]) -> dict[str, str]:
+    """Place of each row that the paper has too, here and there, by All; ✓ where it is the same."""
+    both = [row for row in rows if column.id in row.paper and found[row.id].values]
+    here = sorted(both, key=lambda row: -_mean(found[row.id], 0))
+    there = sorted(both, key=lambda row: -row.paper[column.id][0])
+    return {
+        row.id: f"{here.index(row) + 1} of {len(both)}, the paper {there.index(row) + 1}"
+        + (" ✓" if here.index(row) == there.index(row) else "")
+        for row in both
+    }
+
+
+def _mean(one: Found, at: int) -> float:
+    return float(np.mean([values[at] for values in one.values]))
+
+
+def _why_not(table: Table, column: Column, records: Records) -> str:
+    """Why a column has no figures: its data were never here, or nobody asked for it yet."""
+    if _is_here(column.name, records):
+        return f"{NOT_RUN} yet: `ltgcd bench {table.name} --only {column.id}`."
+    return f"{NOT_RUN}: [how to get it](#how-to-get-what-was-not-run)."
+
+
+def _is_here(dataset: str, records: Records) -> bool:
+    """Whether the machine that made the records had a dataset; the machine that renders them may be another."""
+    return any(record["cell"]["dataset"] == get_dataset(dataset).name for record in records.values())
+
+
+def _absent(tables: Sequence[Table], records: Records) -> list[str]:
+    names = dict.fromkeys(get_dataset(column.name).name for table in tables for column in table.columns)
+    text = []
+    for dataset in (get_dataset(name) for name in names if not _is_here(name, records)):
+        how = f"`ltgcd datasets get {dataset.name}`." if dataset.archives else dataset.how
+        text.append(f"- {dataset.title}: {how}")
+    return text
+
+
+def _statistics(table: Table, found: dict[tuple[str, str], Found], records: Records) -> list[str]:
+    text = ["| dataset | labelled | classes | unlabelled | classes | λ | the paper |", "|---" * 7 + "|"]
+    for column in table.columns:
+        row = table.rows[0]
+        one = found[column.id, row.id]
+        if not one.values:
+            text.append(f"| {column.title} | {_why_not(table, column, records)} | | | | | {_paper(row, column)} |")
+            continue
+        first = [f"{v:,.0f}" for v in one.values[0][:4] if v is not None]
+        text.append(f"| {column.title} | {' | '.join(first)} | {one.values[0][4]:.1f} | {_paper(row, column)} |")
+    return text
+
+
+def _summary(table: Table, found: dict[tuple[str, str], Found]) -> list[str]:
+    """One line an estimator: mean error over its problems, the worst one, coverage and width of the interval."""
+    text = [
+        "| estimator | problems | runs | mean error | worst problem | interval covers | mean width |",
+        "|---" * 7 + "|",
+    ]
+    for row in table.rows:
+        mine = [found[column.id, row.id].values for column in table.columns]
+        mine = [values for values in mine if values]
+        if not mine:
+            text.append(f"| {row.title} | {NOT_RUN} | – | – | – | – | – |")
+            continue
+        errors = [float(np.mean([_error(k, t) for k, _, _, t in values])) for values in mine]
+        runs = [one for values in mine for one in values]
+        spans = [(a, b, t) for _, a, b, t in runs if a is not None and b is not None and t is not None]
+        covers = f"{100 * np.mean([a <= t <= b for a, b, t in spans]):.0f} %" if spans else "–"
+        width = f"{np.mean([b - a for a, b, _ in spans]):.0f}" if spans else "–"
+        text.append(
+            f"| {row.title} | {len(mine)} | {len(runs)} | {100 * np.mean(errors):.1f} % | "
+            f"{100 * max(errors):.0f} % | {covers} | {width} |"
+        )
+    return text
+
+
+# ---------------------------------------------------------------- claims
+
+
+def verdict(claim: Claim, table: Table, found: dict[tuple[str, str], Found]) -> str:
+    """A sentence on whether a direction of the paper is there, with the figures and the seeds that agree."""
+    rows, by = {row.id: row for row in table.rows}, "The paper" if table.paper != "–" else "We"
+    at = GROUPS.index(claim.measure) if claim.measure in GROUPS else 0
+    if claim.gap:
+        series = [_by_seed(found[column, claim.gap[0]], at) for column in claim.over]
+        others = [_by_seed(found[column, claim.gap[1]], at) for column in claim.over]
+        leads = [{seed: a[seed] - b[seed] for seed in a if seed in b} for a, b in zip(series, others, strict=True)]
+        return _said(claim, by, [("", leads)], rising=True)
+    columns = []
+    for column in table.columns:
+        columns.append((column.title, [_by_seed(found[column.id, row], at) for row in claim.falling]))
+    words = " > ".join(rows[row].title for row in claim.falling)
+    return _said(claim, by, columns, rising=False, words=f" [{words}]")
+
+
+def _by_seed(one: Found, at: int) -> dict[int, float]:
+    return {
+        seed: float(value)
+        for seed, values in zip(one.seeds, one.values, strict=True)
+        if (value := values[at] if at < len(values) else values[0]) is not None
+    }
+
+
+def _said(
+    claim: Claim, by: str, columns: list[tuple[str, list[dict[int, float]]]], *, rising: bool, words: str = ""
+) -> str:
+    parts = []
+    for title, series in columns:
+        seeds = sorted(set.intersection(*(set(one) for one in series)))
+        if not seeds:
+            continue
+        means = [float(np.mean([one[seed] for seed in seeds])) for one in series]
+        holds = sum(_ordered([one[seed] for one in series], rising) for seed in seeds)
+        shown = f"{' → '.join(f'{m:.1f}' for m in means)}; in {holds} of {len(seeds)} seeds"
+        if _ordered(means, rising):
+            said = "reproduced"
+        elif _ordered(means[::-1], rising):
+            said = "**the reverse**"
+        else:
+            said = "**not reproduced**"
+        parts.append(f"{title + ': ' if title else ''}{said} ({shown})")
+    return f"- {by}: {claim.says}{words}. " + ("; ".join(parts) + "." if parts else "Not run yet.")
+
+
+def _ordered(values: list[float], rising: bool) -> bool:
+    return all(b > a if rising else a > b for a, b in pairwise(values))

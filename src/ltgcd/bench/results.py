@@ -1,0 +1,60 @@
+"""Finished cells as lines of JSON: appended one at a time, read by key, never run again."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any, get_args
+
+from ltgcd.bench.tables import Cell, Runs
+from ltgcd.errors import InputError
+from ltgcd.runs import versions
+
+
+def read_records(folder: Path) -> dict[str, dict[str, Any]]:
+    """Every finished cell of a folder by key; of two with the same key the later line counts.
+
+    A last line that a kill cut short is as if it were not there; any other line that is no record is an error.
+    """
+    records: dict[str, dict[str, Any]] = {}
+    for path in (folder / f"{kind}.jsonl" for kind in get_args(Runs)):
+        if not path.is_file():
+            continue
+        lines = path.read_text(encoding="utf-8").split("\n")
+        for number, line in enumerate(lines, 1):
+            try:
+                record = json.loads(line) if line.strip() else None
+                if record is not None:
+                    records[record["key"]] = record
+            except (ValueError, KeyError, TypeError) as error:
+                if number == len(lines):
+                    continue
+                raise InputError(f"{path}, line {number} is no record of a finished cell; remove the line.") from error
+    return records
+
+
+def append_record(folder: Path, cell: Cell, figures: dict[str, Any]) -> dict[str, Any]:
+    """Add a finished cell to the file of its kind and return the record.
+
+    `figures` has what was measured, `split_checksum` and `minutes`; versions and the machine are added here.
+    """
+    record = {
+        "key": cell.key,
+        "cell": cell.described(),
+        **figures,
+        "versions": versions(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{cell.runs}.jsonl"
+    path.touch()
+    with path.open("r+b") as file:
+        whole = file.read().rfind(b"\n") + 1
+        file.seek(whole)  # what a kill cut short is written over
+        file.truncate()
+        file.write(json.dumps(record).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return record

@@ -1,0 +1,159 @@
+"""Run what is missing of a table, one cell after the other, and write the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ltgcd.bench.cells import Workshop
+from ltgcd.bench.render import render
+from ltgcd.bench.results import append_record, read_records
+from ltgcd.bench.tables import Cell, Column, Row, Setting, Table, cells_of, read_settings, read_tables
+from ltgcd.datasets import data_root, get_dataset, locate
+from ltgcd.errors import InputError
+from ltgcd.pipeline import Notify, silent
+from ltgcd.storage import atomic_path
+
+PAGE = "RESULTS.md"
+FIGURES = "figures"
+
+
+@dataclass
+class Bench:
+    """The tables, where their results are, and where work is done.
+
+    Attributes
+    ----------
+    tables, settings : dict
+        By name.
+    results : path
+        Folder of the finished cells; the page goes beside it.
+    workshop : Workshop
+        Runs cells.
+    notify : callable
+        Told in a sentence what happens.
+    """
+
+    tables: dict[str, Table]
+    settings: dict[str, Setting]
+    results: Path
+    workshop: Workshop
+    notify: Notify = silent
+
+    @classmethod
+    def opened(cls, tables: Path, results: Path, work: Path, data: Path | None, notify: Notify = silent) -> Bench:
+        """Read the tables of a folder."""
+        found, settings = read_tables(tables), read_settings(tables)
+        return cls(found, settings, results, Workshop(work, data, settings, notify), notify)
+
+    def planned(
+        self, name: str, only: list[list[str]], seeds: int, backbone: str | None = None, regime: str | None = None
+    ) -> dict[str, Any]:
+        """Every cell of a table (or of ``all``), what is done, and how long the rest will take.
+
+        `only` keeps the cells that every one of its lists has the row, the dataset or the method of.
+        """
+        if name != "all" and name not in self.tables:
+            raise InputError(f"There is no table '{name}'; choose one of {', '.join(self.tables)}, or all.")
+        chosen = list(self.tables.values()) if name == "all" else [self.tables[name]]
+        self._check_words(chosen, only)
+        records, root = read_records(self.results), data_root(self.workshop.data)
+        cells: list[dict[str, Any]] = []
+        seen: set[str] = set()
+        for table in chosen:
+            for column, row, cell in cells_of(table, self.settings, backbone, regime, seeds):
+                if cell.key in seen or not all(set(words) & _words(column, row, cell) for words in only):
+                    continue
+                seen.add(cell.key)
+                here = locate(get_dataset(cell.dataset), root) is not None
+                state = "done" if cell.key in records else "todo" if here else "no data"
+                cells.append(
+                    {
+                        "key": cell.key,
+                        "table": table.name,
+                        "dataset": column.id,
+                        "row": row.id,
+                        "seed": cell.seed,
+                        "state": state,
+                        "minutes": _expected(cell, records) if state == "todo" else None,
+                        "cell": cell.described(),
+                    }
+                )
+        todo = [cell for cell in cells if cell["state"] == "todo"]
+        known = [cell["minutes"] for cell in todo if cell["minutes"] is not None]
+        return {
+            "cells": cells,
+            "done": sum(cell["state"] == "done" for cell in cells),
+            "missing": sum(cell["state"] == "no data" for cell in cells),
+            "todo": len(todo),
+            # Cells of which nothing alike was ever run are taken to be as long as the others.
+            "minutes_left": round(float(np.mean(known)) * len(todo), 1) if known else 0.0 if not todo else None,
+        }
+
+    def run(self, plan: dict[str, Any]) -> dict[str, Any]:
+        """Run the cells of a plan that are still to do; each is kept the moment it is finished."""
+        ran, todo = 0, [cell for cell in plan["cells"] if cell["state"] == "todo"]
+        for number, line in enumerate(todo, 1):
+            cell = Cell(**line["cell"])
+            if cell.key in read_records(self.results):
+                continue  # another process was faster
+            self.notify(f"{number} of {len(todo)}: {line['table']}, {line['dataset']}, {line['row']}, seed {cell.seed}")
+            record = append_record(self.results, cell, self.workshop.run(cell))
+            ran += 1
+            self.notify(_told(record))
+        return {"ran": ran, **{name: plan[name] for name in ("done", "missing")}}
+
+    def write_page(self, seeds: int) -> Path:
+        """Write ``RESULTS.md`` beside the folder of the results, from what is finished."""
+        path = self.results.parent / PAGE
+        pictures = sorted((self.results.parent / FIGURES).glob("*.svg"))
+        shown = [f"{FIGURES}/{picture.name}" for picture in pictures]
+        text = render(list(self.tables.values()), self.settings, read_records(self.results), seeds, shown)
+        with atomic_path(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+        return path
+
+    def _check_words(self, tables: list[Table], only: list[list[str]]) -> None:
+        known: set[str] = set()
+        for table in tables:
+            known |= {row.id for row in table.rows} | {row.method or row.id for row in table.rows}
+            known |= {column.id for column in table.columns} | {column.name for column in table.columns}
+        for word in (word for words in only for word in words):
+            if word not in known:
+                raise InputError(f"--only names '{word}', which is no row or dataset here: {', '.join(sorted(known))}.")
+
+
+def _words(column: Column, row: Row, cell: Cell) -> set[str]:
+    return {column.id, column.name, row.id, cell.method or row.id}
+
+
+def _expected(cell: Cell, records: dict[str, dict[str, Any]]) -> float | None:
+    """Minutes of the finished cells that are most like this one; None if there is none."""
+    alike: tuple[tuple[str, ...], ...] = (
+        ("runs", "dataset", "backbone", "regime", "method"),
+        ("runs", "backbone", "regime", "method"),
+        ("runs", "backbone", "regime"),
+    )
+    described = cell.described()
+    for names in alike:
+        found = [
+            record["minutes"]
+            for record in records.values()
+            if record.get("minutes") is not None
+            and all(record["cell"].get(name) == described.get(name) for name in names)
+        ]
+        if found:
+            return round(float(np.mean(found)), 2)
+    return None
+
+
+def _told(record: dict[str, Any]) -> str:
+    minutes = record.get("minutes")
+    took = "" if minutes is None else f" ({minutes:.1f} min)"
+    if "balanced_acc" in record:
+        scores = record["balanced_acc"]
+        return "balanced " + " / ".join("–" if v is None else f"{v:.1f}" for v in scores.values()) + took
+    return (f"K = {record['k']}, true {record['k_true']}" if "k" in record else "drawn") + took

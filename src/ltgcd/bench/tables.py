@@ -1,0 +1,309 @@
+"""A table of the paper as a TOML file: which rows, which datasets, what the paper says, and the cells that it needs.
+
+A cell is one run on one split; two tables that need the same run share it. ``backbones.toml`` beside the tables says
+how each backbone is run, so that a table is the same on a laptop and on a GPU machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from ltgcd.datasets import get_dataset
+from ltgcd.errors import InputError
+from ltgcd.estimate_k import ESTIMATORS
+from ltgcd.experiments import TRAINED, Regime, changed, preset
+from ltgcd.methods import CLUSTERINGS
+from ltgcd.peak_clustering import LITERAL, PeakConfig
+
+Runs = Literal["train", "estimate", "split"]
+# What a row shows: All/Old/New; λ with true labels of D^u and of the parts of S; K̂; its seconds; the sizes of a split.
+Shows = Literal[
+    "accuracy", "lambda_unlabelled", "lambda_confident", "lambda_dense", "lambda_selected", "k", "seconds", "sizes"
+]
+BACKBONES = "backbones.toml"
+READINGS = {"peaks-literal": LITERAL, "peaks-merged": PeakConfig()}  # the estimates whose settings can be changed
+SPLIT_KEYS = ("preset", "imbalance", "n_old", "n_new")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run, and everything that decides its figures; None where a field has no meaning.
+
+    Attributes
+    ----------
+    runs : {"train", "estimate", "split"}
+        Train a method with the true K and score it; estimate K; only draw the split.
+    dataset, split, imbalance, n_old, n_new, seed
+        The split (`ltgcd.splits.SplitConfig`); `seed` is that of the method too.
+    backbone, image_size, regime, views
+        Features. `views` are those of the last-stage regime.
+    method, preset : str
+        What is run.
+    changes : dict
+        Settings by path (`ltgcd.experiments.changed`); of a `PeakConfig` for an estimate.
+    """
+
+    runs: Runs
+    dataset: str
+    split: str
+    seed: int
+    imbalance: float | None = None
+    n_old: int | None = None
+    n_new: int | None = None
+    backbone: str | None = None
+    image_size: int | None = None
+    regime: str | None = None
+    views: int | None = None
+    method: str | None = None
+    preset: str | None = None
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    def described(self) -> dict[str, Any]:
+        """The fields that have a meaning here, for JSON."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if value not in (None, {})}
+
+    @property
+    def key(self) -> str:
+        """Twelve hex digits that name the cell: equal for equal fields, whatever their order."""
+        return hashlib.sha256(json.dumps(self.described(), sort_keys=True).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A dataset of a table: its id there, its title, the split, and a backbone of its own where it is of texts."""
+
+    id: str
+    title: str
+    name: str
+    split: dict[str, Any]
+    backbone: str | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: what is run, what of it is shown, and the paper's figures by column id."""
+
+    id: str
+    title: str
+    shows: Shows
+    method: str | None
+    preset: str
+    changes: dict[str, Any]
+    paper: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A direction that the paper states.
+
+    `says` is the claim in words. Either the figures of the rows `falling` fall in this order, in each column; or the
+    lead of the row ``gap[0]`` over ``gap[1]`` grows along the columns `over`. `measure` is all, old or new for
+    accuracies.
+    """
+
+    says: str
+    measure: str = "all"
+    falling: tuple[str, ...] = ()
+    gap: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: rows by columns. `compare` asks for the order of the rows beside the paper's, `place` is its own."""
+
+    name: str
+    title: str
+    paper: str
+    runs: Runs
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    claims: tuple[Claim, ...]
+    note: str = ""
+    compare: bool = False
+    place: int = 99
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a backbone is run: `regimes` (the first is the default), views, and settings that go with it.
+
+    `changes` apply to every trained method, ``methods[name]`` to one.
+    """
+
+    name: str
+    title: str
+    regimes: tuple[str, ...]
+    image_size: int | None = None
+    views: int = 4
+    engine: str = "torch"
+    changes: dict[str, Any] = field(default_factory=dict)
+    methods: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read_settings(folder: Path) -> dict[str, Setting]:
+    """The backbones of ``backbones.toml``; the first one is the default."""
+    held = _toml(folder / BACKBONES)
+    return {name: _made(Setting, {"name": name, **value}, f"[{name}] of {BACKBONES}") for name, value in held.items()}
+
+
+def read_tables(folder: Path) -> dict[str, Table]:
+    """Every table of a folder by name, in the order of their places."""
+    if not folder.is_dir():
+        raise InputError(
+            f"There are no tables in {folder}; run this in a checkout of ltgcd, or give their folder with --tables."
+        )
+    tables = [_table(path) for path in sorted(folder.glob("*.toml")) if path.name != BACKBONES]
+    return {table.name: table for table in sorted(tables, key=lambda table: table.place)}
+
+
+def _table(path: Path) -> Table:
+    held = _toml(path)
+    shows = held.pop("shows", "accuracy")
+    if shows not in get_args(Shows):
+        raise InputError(f"'shows' of {path.name} is one of {', '.join(get_args(Shows))}, not '{shows}'.")
+    columns = tuple(_made(Column, value, f"a dataset of {path.name}") for value in held.pop("datasets", []))
+    defaults = {"method": None, "preset": "default", "changes": {}, "paper": {}, "shows": shows}
+    rows = tuple(_made(Row, {**defaults, **value}, f"a row of {path.name}") for value in held.pop("rows", []))
+    claims = tuple(_made(Claim, value, f"a claim of {path.name}") for value in held.pop("claims", []))
+    parts = {"name": path.stem, "columns": columns, "rows": rows, "claims": claims}
+    table: Table = _made(Table, {**held, **parts}, path.name)
+    _check(table)
+    return table
+
+
+def _check(table: Table) -> None:
+    """Refuse what could only fail after hours: unknown datasets, methods, settings, or names in claims."""
+    ids = {"row": [row.id for row in table.rows], "dataset": [column.id for column in table.columns]}
+    for kind, names in ids.items():
+        if len(set(names)) != len(names) or not names:
+            raise InputError(f"Every {kind} of table {table.name} needs an id of its own, and there must be one.")
+    for column in table.columns:
+        get_dataset(column.name)
+        if unknown := set(column.split) - set(SPLIT_KEYS):
+            raise InputError(
+                f"The split of '{column.id}' in {table.name} has {sorted(unknown)}; it takes {SPLIT_KEYS}."
+            )
+    for row in table.rows:
+        if unknown := set(row.paper) - set(ids["dataset"]):
+            raise InputError(f"Row '{row.id}' of {table.name} names the datasets {sorted(unknown)}, which it lacks.")
+        _check_method(table, row)
+    for claim in table.claims:
+        for kind, wanted in (("row", (*claim.falling, *claim.gap)), ("dataset", claim.over)):
+            if unknown := set(wanted) - set(ids[kind]):
+                raise InputError(f"A claim of {table.name} names the {kind}s {sorted(unknown)}, which it lacks.")
+        if bool(claim.falling) == bool(claim.gap and claim.over):
+            raise InputError(f"A claim of {table.name} has either 'falling', or 'gap' and 'over'.")
+
+
+def _check_method(table: Table, row: Row) -> None:
+    if table.runs == "split":
+        return
+    known: tuple[str, ...] = (*CLUSTERINGS, *TRAINED) if table.runs == "train" else tuple(ESTIMATORS)
+    if row.method not in known:
+        raise InputError(
+            f"Row '{row.id}' of {table.name} has the method '{row.method}', not one of {', '.join(known)}."
+        )
+    if table.runs == "train" and row.method in TRAINED:
+        changed(preset(row.method, "frozen", row.preset), row.changes)  # type: ignore[arg-type]  # checked there
+    elif row.changes:
+        if row.method not in READINGS:
+            raise InputError(f"'{row.method}' (row '{row.id}' of {table.name}) has no settings to change.")
+        changed(READINGS[row.method], row.changes)
+
+
+def _made(kind: Any, value: dict[str, Any], where: str) -> Any:  # noqa: ANN401 - one of the dataclasses above
+    """A dataclass from a TOML table, or a sentence about a key that is unknown or missing."""
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    if unknown := sorted(set(value) - set(fields)):
+        raise InputError(f"{where} has the unknown key '{unknown[0]}'; its keys are {', '.join(fields)}.")
+    needed = [n for n, f in fields.items() if f.default is f.default_factory is dataclasses.MISSING]
+    if missing := [name for name in needed if name not in value]:
+        raise InputError(f"{where} lacks the key '{missing[0]}'.")
+    return kind(**{name: tuple(v) if isinstance(v, list) else v for name, v in value.items()})
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is not there; run this in a checkout of ltgcd, or give --tables.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not TOML ({error}); mend it.") from error
+
+
+# ---------------------------------------------------------------- cells
+
+
+def cells_of(
+    table: Table, settings: dict[str, Setting], backbone: str | None, regime: str | None, seeds: int
+) -> Iterator[tuple[Column, Row, Cell]]:
+    """Every cell of a table: datasets by seeds by rows, so that the features of a split are read once."""
+    for column in table.columns:
+        for seed in range(seeds):
+            for row in table.rows:
+                yield column, row, cell_of(table, column, row, settings, backbone, regime, seed)
+
+
+def cell_of(
+    table: Table,
+    column: Column,
+    row: Row,
+    settings: dict[str, Setting],
+    backbone: str | None,
+    regime: str | None,
+    seed: int,
+) -> Cell:
+    """The cell of a row and a column."""
+    dataset = get_dataset(column.name)
+    # What the dataset decides is written out, so that a run has one key in whatever table it stands.
+    asked = {"preset": dataset.preset, "n_old": dataset.n_old, **column.split}
+    base = Cell(
+        table.runs,
+        dataset.name,
+        asked["preset"],
+        seed,
+        imbalance=asked.get("imbalance"),
+        n_old=asked["n_old"],
+        n_new=asked.get("n_new", dataset.n_classes - asked["n_old"]),
+    )
+    if table.runs == "split":
+        return base
+    setting = setting_of(settings, column.backbone or backbone)
+    base = dataclasses.replace(base, backbone=setting.name, image_size=setting.image_size, method=row.method)
+    if table.runs == "estimate":
+        plain = READINGS.get(row.method or "")
+        changes = {name: value for name, value in row.changes.items() if getattr(plain, name) != value}
+        return dataclasses.replace(base, regime="frozen", changes=changes)
+    chosen = regime_of(setting, regime)
+    if row.method in CLUSTERINGS:  # they cluster the frozen features, whatever the others train
+        return dataclasses.replace(base, regime="frozen")
+    changes = {**setting.changes, **setting.methods.get(row.method or "", {}), **row.changes}
+    views = setting.views if chosen == "last-stage" else None
+    return dataclasses.replace(base, regime=chosen, views=views, preset=row.preset, changes=changes)
+
+
+def setting_of(settings: dict[str, Setting], backbone: str | None) -> Setting:
+    """The setting of a backbone; without a name the first one."""
+    name = backbone or next(iter(settings))
+    if name not in settings:
+        raise InputError(f"{BACKBONES} has no backbone '{name}'; choose one of {', '.join(settings)}.")
+    return settings[name]
+
+
+def regime_of(setting: Setting, regime: str | None) -> Regime:
+    """The regime that is asked for, or the first of the backbone's."""
+    name = regime or setting.regimes[0]
+    if name not in setting.regimes:
+        raise InputError(f"{setting.title} is run {' or '.join(setting.regimes)}, not {name}.")
+    return name  # type: ignore[return-value]  # backbones.toml holds regimes only
