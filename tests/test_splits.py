@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ltgcd.collection import UNLABELLED, imbalance_factor
+from ltgcd.collection import UNLABELLED, Collection, imbalance_factor
 from ltgcd.datasets.base import Pool
 from ltgcd.errors import InputError
 from ltgcd.items import Vectors
@@ -151,6 +151,23 @@ def test_draws_are_pinned() -> None:
 
 PINNED_ROWS = [4849, 40877, 44690, 47550, 18066, 10370]
 PINNED_CHECKSUM = "ac18b8a896d6632002fc7f4b7f4be5ea1069982747416809074836c69f910c48"
+
+
+def test_the_labels_of_a_split_go_back_onto_its_source(npz, tmp_path) -> None:
+    """labels.csv beside a split of one's own source: --labels with it gives the same labelled items."""
+    x, true = np.random.RandomState(0).randn(40, 5), np.repeat([0, 1, 2], [20, 12, 8])
+    whole = npz("whole.npz", x=x, y=true, y_true=None, ids=np.array([f'it"em, {i}' for i in range(40)]))
+    summary = make_split(str(whole), tmp_path / "split", n_old=2)
+    split, labelled = read_source(summary["path"]).collection, read_source(whole, tmp_path / "split" / "labels.csv")
+    assert labelled.truth is not None  # what the source said before
+
+    def held(collection: Collection) -> dict[str, str]:
+        mask = collection.labelled
+        names = [collection.class_names[c] for c in collection.y[mask]]
+        return dict(zip(collection.ids.filter(pa.array(mask)).to_pylist(), names, strict=True))
+
+    assert held(labelled.collection) == held(split)
+    assert len(held(split)) == summary["n_labelled"] < 40
 
 
 def test_a_split_is_a_source_with_its_own_description(npz, tmp_path) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -274,7 +275,8 @@ def make_split(name: str, folder: Path, *, data: Path | None = None, **settings:
     name : str
         Name of a dataset (``-lt`` may follow it), or the path of a source.
     folder : path
-        Where ``split.parquet`` goes; for embeddings also ``split.npz``, the source with the vectors.
+        Where ``split.parquet`` goes, and ``labels.csv`` with the labelled items alone, for ``--labels`` on the source
+        that was split; for embeddings also ``split.npz``, the source with the vectors.
     data : path, optional
         Folder of the datasets.
     **settings
@@ -310,7 +312,15 @@ def make_split(name: str, folder: Path, *, data: Path | None = None, **settings:
         write_source(folder / "split.npz", source)
     else:
         write_manifest(path, source, {"split": summary})
+    _write_labels(folder / "labels.csv", source.collection)
     return {**summary, "path": str(folder / "split.npz" if vectors else path)}
+
+
+def _write_labels(path: Path, collection: Collection) -> None:
+    labelled = collection.labelled
+    names = names_of(collection.y[labelled], collection.class_names)
+    with atomic_path(path) as temporary:
+        pacsv.write_csv(pa.table({"id": collection.ids.filter(pa.array(labelled)), "label": names}), temporary)
 
 
 def _config(settings: dict[str, Any]) -> SplitConfig:
