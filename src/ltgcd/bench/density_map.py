@@ -145,14 +145,14 @@ def mapped(
     items = rows[on_map]
     unit = features[items] / np.linalg.norm(features[items], axis=1, keepdims=True)
     lambdas = chosen.imbalance(y_true)
-    before = imbalance_factor(sizes)
     seen = {name: len(np.unique(y_true[mask])) for name, mask in chosen.sets().items()}
+    added = int((chosen.dense & ~chosen.confident).sum())
+    beyond = f"{added} of them not in S_conf" if added else "all in S_conf already"
     words = [
-        f"{title}, data seed 0, after the last epoch. Eight classes of D^u, by size: three large and two small Old "
-        "ones, three New.",
-        f"Over all {len(class_names)} classes, λ by true labels: D^u {before:.1f}; S_conf {lambdas['confident']:.1f} "
-        f"({chosen.confident.sum():,} items of {seen['confident']} classes); "
-        f"S_dens {lambdas['dense']:.1f} ({chosen.dense.sum():,} items of {seen['dense']}).",
+        f"{title}, data seed 0, after the last epoch. {len(classes)} classes of D^u, chosen by size alone.",
+        f"All {len(class_names)} classes, λ by true labels: D^u {imbalance_factor(sizes):.1f}; "
+        f"S_conf {lambdas['confident']:.1f} ({chosen.confident.sum():,} items of {seen['confident']} classes); "
+        f"S_dens {lambdas['dense']:.1f} ({chosen.dense.sum():,} items of {seen['dense']} classes, {beyond}).",
     ]
     return DensityMap(
         map_items(unit.astype(np.float32), place[y_true[items]]),
@@ -176,7 +176,7 @@ def _classifier(
     form: str,
     k: int,
 ) -> NDArray[np.float32] | None:
-    """p at the temperature that the selection used; None where it did without the classifier."""
+    """Probabilities at the temperature that the selection used; None where it did without the classifier."""
     if form == "affinity":
         return None
     if form == "calibrated":
@@ -203,26 +203,33 @@ def draw_density_map(figure: Any, picture: DensityMap) -> None:  # noqa: ANN401 
 
 
 def _draw_classes(axes: Any, picture: DensityMap) -> None:  # noqa: ANN401
+    places = [picture.xy[picture.shown == place] for place in range(len(picture.names))]
+    at = _apart(np.array([_middle(mine) for mine in places]), np.ptp(picture.xy, axis=0))
     for place, (name, colour) in enumerate(zip(picture.names, COLOURS, strict=False)):
-        mine = picture.xy[picture.shown == place]
         marker = "o" if place < picture.n_old else "^"
-        axes.scatter(*mine.T, s=7 if marker == "o" else 10, marker=marker, color=colour, lw=0, rasterized=True)
-        axes.annotate(name, _middle(mine), ha="center", va="center", fontsize=8, fontweight="bold", color=colour,
-                      path_effects=_halo(), zorder=5)  # fmt: skip
-    _map(axes, "Classes: Old ●, New ▲")
+        axes.scatter(*places[place].T, s=7 if marker == "o" else 10, marker=marker, color=colour, lw=0, rasterized=True)
+        axes.annotate(
+            name, at[place], ha="center", va="center", fontsize=8, fontweight="bold", color=colour, zorder=5,
+            path_effects=_halo(),
+        )  # fmt: skip
+    for marker, words in (("o", "Old class"), ("^", "New class")):
+        axes.scatter([], [], marker=marker, s=16, color=MUTED, lw=0, label=words)
+    _below(axes)
+    _map(axes, "Classes")
 
 
 def _draw_density(figure: Any, axes: Any, picture: DensityMap) -> None:  # noqa: ANN401
     from matplotlib.collections import LineCollection  # noqa: PLC0415
 
-    axes.add_collection(LineCollection(picture.xy[picture.edges], colors="#b8c1ca", linewidths=0.35, rasterized=True))
+    lines = list(picture.xy[picture.edges])
+    axes.add_collection(LineCollection(lines, colors="#b8c1ca", linewidths=0.35, rasterized=True))
     order = np.argsort(picture.density, kind="stable")  # the densest on top
     low, high = np.quantile(picture.density, [0.02, 0.98])
     dots = axes.scatter(
         *picture.xy[order].T, s=8, c=picture.density[order], cmap="cividis_r", vmin=low, vmax=high, lw=0, zorder=2,
         rasterized=True,
     )  # fmt: skip
-    bar = figure.colorbar(dots, ax=axes, orientation="horizontal", fraction=0.04, pad=0.02, aspect=30)
+    bar = figure.colorbar(dots, cax=axes.inset_axes((0.0, -0.06, 1.0, 0.03)), orientation="horizontal")
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=7.5, colors=MUTED, length=2)
     _map(axes, f"Density d, lines to the {EDGES} nearest")
@@ -238,10 +245,7 @@ def _draw_selected(axes: Any, picture: DensityMap) -> None:  # noqa: ANN401
     )
     for height, (mask, style) in enumerate(parts):
         axes.scatter(*picture.xy[mask].T, zorder=2 + height, rasterized=height < 2, **style)
-    axes.legend(
-        loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=2, frameon=False, fontsize=7.5, labelcolor=INK,
-        handletextpad=0.2, columnspacing=1.0,
-    )  # fmt: skip
+    _below(axes)
     _map(axes, "Selected: S = S_conf ∪ S_dens")
 
 
@@ -251,24 +255,29 @@ def _draw_counts(axes: Any, picture: DensityMap) -> None:  # noqa: ANN401
         np.bincount(picture.shown[mask], minlength=k)
         for mask in (np.ones(len(picture.shown), dtype=bool), picture.confident, picture.peak, picture.kept)
     )
-    axes.barh(range(k), 100 * sure / sizes, height=0.6, color=SURE, lw=0)
-    for at in range(k):
-        axes.text(128, at, f"{peaks[at]} → {kept[at]}", ha="center", va="center", fontsize=8, color=INK)
-    axes.text(128, -0.75, "peaks\n→ kept", ha="center", va="bottom", fontsize=8, color=MUTED)
-    kinds = ["Old" if place < picture.n_old else "New" for place in range(k)]
-    axes.set_yticks(
-        range(k), [f"{name}\n{kind}, {n}" for name, kind, n in zip(picture.names, kinds, sizes, strict=True)]
-    )
-    axes.set_ylim(k - 0.4, -0.6)
-    axes.set_xlim(0, 145)
+    axes.barh(np.arange(k) + 0.2, 100 * sure / sizes, height=0.36, color=SURE, lw=0)
+    kinds = ["Old"] * picture.n_old + ["New"] * (k - picture.n_old)
+    for at, (name, kind) in enumerate(zip(picture.names, kinds, strict=True)):
+        axes.text(0, at - 0.05, f"{name}: {kind}, {sizes[at]} items", va="bottom", fontsize=8, color=INK)
+        axes.text(120, at + 0.2, f"{peaks[at]} → {kept[at]}", ha="center", va="center", fontsize=8, color=INK)
+    axes.text(120, -0.75, "peaks → kept", ha="center", va="bottom", fontsize=8, color=MUTED)
+    axes.set_yticks([])
+    axes.set_ylim(k - 0.4, -0.75)
+    axes.set_xlim(0, 134)
     axes.set_xticks(range(0, 101, 25))
     axes.set_xlabel("share of the class in S_conf (%)", fontsize=8.5, color=INK, loc="left")
     axes.tick_params(labelsize=7.5, colors=MUTED)
-    axes.tick_params(axis="y", length=0, colors=INK)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(MUTED)
     axes.spines["bottom"].set_bounds(0, 100)
     axes.set_title("How much of each class", loc="left", fontsize=9.5, fontweight="bold", color=INK)
+
+
+def _below(axes: Any) -> None:  # noqa: ANN401
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=2, frameon=False, fontsize=7.5, labelcolor=INK,
+        handletextpad=0.2, columnspacing=1.0,
+    )  # fmt: skip
 
 
 def _map(axes: Any, title: str) -> None:  # noqa: ANN401
@@ -282,6 +291,17 @@ def _middle(xy: NDArray[np.floating]) -> NDArray[np.floating]:
     """The item nearest to the median: a class in two parts is named on one of them, not between."""
     best: NDArray[np.floating] = xy[np.argmin(np.linalg.norm(xy - np.median(xy, axis=0), axis=1))]
     return best
+
+
+def _apart(at: NDArray[np.floating], extent: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Places (C, 2) of names, from the top down, each moved below those that it would cover."""
+    at, wide, high = at.copy(), 0.25 * extent[0], 0.055 * extent[1]
+    order = np.argsort(-at[:, 1], kind="stable")
+    for rank, mine in enumerate(order):
+        for other in order[:rank]:
+            if abs(at[mine, 0] - at[other, 0]) < wide and at[other, 1] - at[mine, 1] < high:
+                at[mine, 1] = min(at[mine, 1], at[other, 1] - high)
+    return at
 
 
 def _halo() -> list[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from ltgcd.bench.cells import Workshop
 from ltgcd.bench.render import render
 from ltgcd.bench.results import append_record, read_records
-from ltgcd.bench.tables import Cell, Column, Row, Setting, Table, cells_of, read_settings, read_tables
+from ltgcd.bench.tables import Cell, Setting, Table, cells_of, read_settings, read_tables
 from ltgcd.datasets import data_root, get_dataset, locate
 from ltgcd.errors import InputError
 from ltgcd.pipeline import Notify, silent
@@ -54,7 +54,7 @@ class Bench:
     ) -> dict[str, Any]:
         """Every cell of a table (or of ``all``), what is done, and how long the rest will take.
 
-        `only` keeps the cells that every one of its lists has the row, the dataset or the method of.
+        `only` keeps the cells that every one of its lists has the row or the dataset of.
         """
         if name != "all" and name not in self.tables:
             raise InputError(f"There is no table '{name}'; choose one of {', '.join(self.tables)}, or all.")
@@ -65,7 +65,8 @@ class Bench:
         seen: set[str] = set()
         for table in chosen:
             for column, row, cell in cells_of(table, self.settings, backbone, regime, seeds):
-                if cell.key in seen or not all(set(words) & _words(column, row, cell) for words in only):
+                named = {row.id, column.id, column.name}
+                if cell.key in seen or not all(named & set(words) for words in only):
                     continue
                 seen.add(cell.key)
                 here = locate(get_dataset(cell.dataset), root) is not None
@@ -119,15 +120,11 @@ class Bench:
     def _check_words(self, tables: list[Table], only: list[list[str]]) -> None:
         known: set[str] = set()
         for table in tables:
-            known |= {row.id for row in table.rows} | {row.method or row.id for row in table.rows}
+            known |= {row.id for row in table.rows}
             known |= {column.id for column in table.columns} | {column.name for column in table.columns}
         for word in (word for words in only for word in words):
             if word not in known:
                 raise InputError(f"--only names '{word}', which is no row or dataset here: {', '.join(sorted(known))}.")
-
-
-def _words(column: Column, row: Row, cell: Cell) -> set[str]:
-    return {column.id, column.name, row.id, cell.method or row.id}
 
 
 def _expected(cell: Cell, records: dict[str, dict[str, Any]]) -> float | None:

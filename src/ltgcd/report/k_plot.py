@@ -14,25 +14,29 @@ INK, MUTED, BLUE, BAND = "#1f2933", "#66727f", "#1565a8", "#d6e6f4"
 DOTS = 40  # a curve of more points is drawn without a dot at each
 
 
-def k_plotter(path: Path) -> Callable[[dict[str, Any]], None]:
-    """What draws a result of ``estimate-k`` into `path`; refuses at once what could not be drawn after the work.
+def repeatable() -> Any:  # noqa: ANN401 - matplotlib is optional
+    """Settings under which the same figure gives the same file, or a sentence where matplotlib is not there."""
+    try:
+        from matplotlib import rc_context  # noqa: PLC0415
+    except ImportError:
+        raise InputError("A plot needs matplotlib; install it with: pip install 'ltgcd[plot]'.") from None
+    # With a fixed salt for names, and without a date where it is saved.
+    return rc_context({"svg.hashsalt": "ltgcd", "svg.fonttype": "none"})
 
-    matplotlib, the ``plot`` extra, is imported here and nowhere else.
-    """
+
+def k_plotter(path: Path) -> Callable[[dict[str, Any]], None]:
+    """What draws a result of ``estimate-k`` into `path`; refuses at once what could not be drawn after the work."""
     ending = path.suffix.lower()
     if ending not in FORMATS:
         raise InputError(f"A plot is written as .png or .svg, but not as '{path.name}'.")
     if path.is_dir():
         raise InputError(f"{path} is a folder; give the name of a file for the plot.")
-    try:
-        from matplotlib import rc_context  # noqa: PLC0415
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError:
-        raise InputError("A plot needs matplotlib; install it with: pip install 'ltgcd[plot]'.") from None
+    repeatable()
 
     def draw(result: dict[str, Any]) -> None:
-        # Without a date and with a fixed salt for names, the same result gives the same file.
-        with rc_context({"svg.hashsalt": "ltgcd", "svg.fonttype": "none"}), atomic_path(path) as temporary:
+        from matplotlib.figure import Figure  # noqa: PLC0415 - optional
+
+        with repeatable(), atomic_path(path) as temporary:
             figure = Figure(figsize=(7.0, 4.0), dpi=160, layout="constrained")
             draw_curve(figure.add_subplot(), result)
             figure.savefig(temporary, format=ending[1:], metadata={"Date": None} if ending == ".svg" else None)
