@@ -124,3 +124,42 @@ def test_with_nothing_unlabelled_the_known_classes_are_all(digits):
     model = CategoryDiscovery(epochs=1).fit(x[known], y[known])
     assert model.n_classes_ == 6
     assert model.k_estimate_ is None
+
+
+def test_update_keeps_what_is_there_and_appends_what_is_not():
+    random = np.random.RandomState(0)
+    centres = np.eye(6, 24) * 4
+    true = np.arange(300) % 4
+    x = (centres[true] + random.randn(300, 24) * 0.7).astype(np.float32)
+    model = CategoryDiscovery(n_classes=4, epochs=3).fit(
+        x, np.where((true < 3) & (random.rand(300) < 0.5), 5 * true, -1)
+    )
+    assert model.classes_.tolist() == [0, 5, 10, 11]
+    before, status = model.labels_.copy(), model.status_.copy()
+    new = np.concatenate([np.arange(40) % 4, np.full(20, 4), np.full(12, 5)])
+    given = np.full(72, -1)
+    given[0], given[60:62] = 10, 3  # against the evidence; and a class that nobody has heard of
+    x_new = (centres[new] + random.randn(72, 24) * 0.7).astype(np.float32)
+    model.update(x_new, given)
+    assert model.classes_.tolist() == [0, 5, 10, 11, 3, 12]
+    assert model.n_classes_ == 6
+    assert np.array_equal(model.labels_[:300], before)
+    assert np.array_equal(model.status_[:300], status)
+    assert model.labels_[300] == 10
+    assert (model.labels_[340:360] == 12).all()
+    assert (model.labels_[360:] == 3).all()
+    assert set(model.status_[360:362]) == {"known"}
+    assert np.array_equal(model.predict(x_new[40:60]), np.full(20, 12))
+    again = model.update((centres[[4] * 6] + random.randn(6, 24) * 0.7).astype(np.float32))
+    assert again.n_classes_ == 6
+    assert (again.labels_[-6:] == 12).all()
+
+
+def test_update_of_a_loaded_model_or_with_bad_labels_is_a_sentence(digits, fitted, tmp_path):
+    x, _, _ = digits
+    fitted.save(tmp_path / "model")
+    with pytest.raises(InputError, match="fit it again"):
+        CategoryDiscovery.load(tmp_path / "model").update(x[:5])
+    for labels in ([0.5] * 5, [-2] * 5, [0] * 4, list("abcde")):
+        with pytest.raises(InputError, match="y_new"):
+            fitted.update(x[:5], labels)

@@ -164,6 +164,7 @@ def test_only_evaluation_and_the_border_name_the_truth() -> None:
         "predictions.py",
         "runs.py",  # stores it beside a run, for evaluation
         "bench/cells.py",  # scores finished runs, and λ of S with true labels
+        "bench/density_map.py",  # draws it beside what was selected without it
     }
     words = ("y_true", ".truth", "Truth")
     found = {

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ltgcd.backbones import default_backbone, load_backbone
 from ltgcd.collection import Source, positions
@@ -13,7 +15,10 @@ from ltgcd.errors import InputError
 from ltgcd.feature_store import FeatureStore, open_features
 from ltgcd.features import embed
 from ltgcd.items import Vectors
+from ltgcd.kept import keep_features, keep_items, keep_map, kept_map
 from ltgcd.pipeline import Notify, silent, train, vectors
+from ltgcd.report.categories import align, directions
+from ltgcd.report.layout import SAMPLE, map_items
 from ltgcd.report.page import write_report
 from ltgcd.runs import read_assignments
 from ltgcd.sources import read_source
@@ -60,6 +65,7 @@ def discover(
     """
     collection = source.collection
     collection.require_partial_labels()
+    _check_not_updated(folder)
     embedded, skipped = source, 0
     if not isinstance(collection.items, Vectors):
         kind = collection.items.kind
@@ -92,14 +98,20 @@ def discover(
     table = read_assignments(folder)
     estimate = read_json(folder / "k_estimate.json") if k is None else None
     error = read_metadata(table.schema).get("calibration_error")
+    shown, x = _shown(source, table.column("id").combine_chunks()), vectors(embedded)
+    keep_features(folder, shown.collection.ids, x)  # also of images: another source may be embedded there later
+    if not isinstance(collection.items, Vectors):
+        keep_items(folder, shown.collection)
     notify("drawing the report")
     page = write_report(
         folder,
-        _shown(source, table.column("id").combine_chunks()),
-        vectors(embedded),
+        shown,
+        x,
         table,
         k_estimate=estimate,
         calibration_error=error,
+        coordinates=_places(folder, shown, x, table, random_state),
+        laid_out=min(len(table), SAMPLE),
         seed=random_state,
         title=folder.name,
     )
@@ -116,6 +128,30 @@ def discover(
         "report": str(page),
         "run": str(folder),
     }
+
+
+def _check_not_updated(folder: Path) -> None:
+    """Refuse to go on with a run that has got more items since."""
+    if not (folder / "assignments.parquet").is_file():
+        return
+    updates = read_metadata(read_assignments(folder).schema).get("updates")
+    if updates:
+        raise InputError(
+            f"{folder} has been updated {updates} times since it was finished; add to it with 'ltgcd update', draw its "
+            "page with 'ltgcd report', or start again in a new folder with --out."
+        )
+
+
+def _places(
+    folder: Path, shown: Source, x: NDArray[np.floating], table: pa.Table, random_state: int
+) -> NDArray[np.float32]:
+    """Places on the map, laid out once and kept: items that come later are put beside these."""
+    ids, kept = shown.collection.ids, kept_map(folder)
+    if kept is None or not kept[0].equals(ids):
+        places = map_items(directions(x), align(shown.collection, table).category, random_state)
+        keep_map(folder, ids, places, min(len(ids), SAMPLE))
+        return places
+    return kept[1]
 
 
 def _shown(source: Source, ids: pa.StringArray) -> Source:

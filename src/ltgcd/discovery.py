@@ -1,4 +1,4 @@
-"""`CategoryDiscovery`: the whole pipeline behind scikit-learn's ``fit`` and ``predict``."""
+"""`CategoryDiscovery`: the whole pipeline behind scikit-learn's ``fit`` and ``predict``; ``update`` adds new items."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ltgcd.collection import UNLABELLED
 from ltgcd.errors import InputError
 from ltgcd.estimate_k import KEstimate, estimate_k
 from ltgcd.experiments import TRAINED, Preset, changed, preset
+from ltgcd.extension import extend
 from ltgcd.fitting import FittedModel, Task, fit_model
 from ltgcd.views import VectorViews
 
@@ -45,7 +46,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     confidence_ : ndarray of float32, shape (N,)
         Probability of that class.
     status_ : ndarray of str, shape (N,)
-        "known" or "novel".
+        "known" or "novel"; after `update` also "unsure".
     classes_ : ndarray of int64, shape (n_classes_,)
         All classes, the known ones first.
     n_classes_ : int
@@ -120,6 +121,50 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.labels_ = self.classes_[chosen]
         self.confidence_ = fit.probabilities[np.arange(len(x)), chosen]
         self.status_ = np.where(chosen < len(known), "known", "novel")
+        self._x, self._y = x, codes
+        return self
+
+    def update(self, X_new: ArrayLike, y_new: ArrayLike | None = None) -> CategoryDiscovery:
+        """Add new items: what is there stays as it is, and what no class explains is appended.
+
+        `labels_`, `confidence_` and `status_` grow by M; an item that no class explains and that is no category either
+        is "unsure". `classes_` grows by the new classes, and `predict` knows them.
+
+        Parameters
+        ----------
+        X_new : array-like, shape (M, D)
+            Embeddings of the new items.
+        y_new : array-like of int, shape (M,), optional
+            Labels of some of them, -1 for the others. A number that is not in `classes_` is a class of its own.
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "_x"):
+            raise InputError("A model that was loaded does not know the items it was fitted on; fit it again.")
+        x = validate_data(self, X_new, dtype=np.float32, reset=False)
+        labels = np.full(len(x), UNLABELLED) if y_new is None else np.asarray(y_new)
+        whole = labels.shape == (len(x),) and np.issubdtype(labels.dtype, np.number)
+        if not whole or not np.array_equal(labels, np.floor(labels)) or labels.min() < UNLABELLED:
+            raise InputError("y_new must hold a whole number an item, -1 for an unlabelled one.")
+        labels = labels.astype(np.int64)
+        unheard = np.setdiff1d(labels, np.append(self.classes_, UNLABELLED))
+        numbers = np.concatenate([self.classes_, unheard])
+        order = np.argsort(numbers)
+        given = np.where(labels == UNLABELLED, UNLABELLED, order[np.searchsorted(numbers[order], labels) % len(order)])
+        classes = np.argsort(self.classes_)[np.searchsorted(np.sort(self.classes_), self.labels_)]
+        sure = np.where(self.status_ == "unsure", UNLABELLED, classes)
+        done = extend(
+            self._fitted, VectorViews(x), np.concatenate([self._x, x]), self._y, sure, given, self.random_state
+        )
+        found = done.fitted.k - len(numbers)
+        self._fitted, self.n_classes_ = done.fitted, done.fitted.k
+        self.classes_ = np.concatenate([numbers, numbers.max() + 1 + np.arange(found)])
+        status = np.where(done.labels < done.fitted.n_old, "known", "novel")
+        status = np.where(np.isin(self.classes_[done.labels], unheard), "known", status)
+        self.labels_ = np.concatenate([self.labels_, self.classes_[done.labels]])
+        self.confidence_ = np.concatenate([self.confidence_, done.confidence])
+        self.status_ = np.concatenate([self.status_, np.where(done.unsure, "unsure", status)])
+        self._x = np.concatenate([self._x, x])
+        self._y = np.concatenate([self._y, np.where(given < done.fitted.n_old, given, UNLABELLED)])
         return self
 
     def _number(self, x: NDArray[np.float32], codes: NDArray[np.int64], n_old: int) -> int:

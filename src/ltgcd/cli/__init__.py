@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ltgcd.cli import bench, data, output, run
+from ltgcd.cli import bench, data, discovery, output, run
 
 app = typer.Typer(
     name="ltgcd",
@@ -41,14 +41,15 @@ def _root(
 
 
 app.command()(run.demo)
-app.command()(run.discover)
+app.command()(discovery.discover)
 app.add_typer(data.datasets_app, name="datasets")
 app.command()(data.split)
 app.command()(data.inspect)
 app.command()(data.embed)
 app.command("estimate-k")(run.estimate_k)
 app.command()(run.train)
-app.command()(run.predict)
+app.command()(discovery.predict)
+app.command()(discovery.update)
 app.command()(run.evaluate)
 app.command("report")(output.report_page)
 app.command()(output.export)

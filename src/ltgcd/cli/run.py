@@ -1,4 +1,4 @@
-"""Commands that run something: demo, discover, estimate-k, train, predict, evaluate."""
+"""Commands that run a method, step by step: demo, estimate-k, train, evaluate."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def train(
             read,
             out,
             method=method,
-            k=_number(k),
+            k=class_number(k),
             random_state=seed,
             name=preset,  # type: ignore[arg-type]  # checked there
             regime=regime,  # type: ignore[arg-type]
@@ -202,95 +202,8 @@ def train(
     report(work, show, as_json)
 
 
-def predict(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run of a trained method.")],
-    source: SourcePath,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Parquet file for the labels (default: RUN/predictions.parquet).")
-    ] = None,
-    weights: Annotated[Path | None, typer.Option("--weights", help="Backbone weights, if not the usual ones.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Label new items with the model of a run: vectors as in training, or images or texts, embedded on the way.
-
-    \b
-    Examples:
-      ltgcd predict runs/plankton new-photos/
-      ltgcd predict runs/first new.npz --out new-labels.parquet --json
-    """
-
-    def work() -> dict[str, Any]:
-        from ltgcd.feature_store import opened
-        from ltgcd.prediction import predict_source
-        from ltgcd.sources import read_source
-
-        path = out or run / "predictions.parquet"
-        return predict_source(run, read_source(source), path, store=opened(source), weights=weights, notify=status)
-
-    def show(result: dict[str, Any]) -> None:
-        shares = ", ".join(f"{result[name]} {name}" for name in ("known", "novel", "unsure"))
-        print(f"{result['n']} items: {shares}. Their labels are in {result['path']}.")
-
-    report(work, show, as_json)
-
-
-def discover(
-    source: SourcePath,
-    out: Annotated[Path, typer.Option("--out", help="Run directory.")] = Path("ltgcd-run"),
-    labels: Labels = None,
-    k: Annotated[str, typer.Option("--k", help="Number of classes, or 'auto' to estimate it.")] = "auto",
-    views: Annotated[
-        int, typer.Option("--views", min=0, help="With 2 or more views an image, the last stage is trained (minutes).")
-    ] = 0,
-    image_size: Annotated[int, typer.Option("--image-size", min=32, help="Side of an image, in pixels.")] = 128,
-    engine: Annotated[str, typer.Option("--engine", help="What embeds images: torch or openvino.")] = "torch",
-    seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
-    """Find the categories in a partly labelled collection: embed, estimate, train, assign, report, in one go.
-
-    Stop it at any time; the same command goes on where it stopped. Every item ends as known, novel or unsure.
-
-    \b
-    Examples:
-      ltgcd discover photos/
-      ltgcd discover tickets.csv --labels labels.csv --out runs/tickets
-      ltgcd discover photos/ --views 4 --out runs/photos --json
-    """
-
-    def work() -> dict[str, Any]:
-        from ltgcd.discover import discover as run
-        from ltgcd.feature_store import opened
-        from ltgcd.sources import read_source
-
-        read = read_source(source, labels)
-        read.collection.require_partial_labels(source)
-        return run(
-            read,
-            out,
-            k=_number(k),
-            views=views,
-            image_size=image_size,
-            engine=engine,
-            random_state=seed,
-            store=opened(source),
-            notify=status,
-        )
-
-    def show(result: dict[str, Any]) -> None:
-        interval = "" if result["low"] is None else f", 90 % interval {result['low']} to {result['high']}"
-        print(f"About {result['k']} classes{interval}: {result['n_old']} known, {result['k'] - result['n_old']} new.")
-        counts = ", ".join(f"{result[name]:,} {name}" for name in ("known", "novel", "unsure"))
-        print(f"Items: {counts}.")
-        if result["calibration_error"] is not None:
-            print(f"Confidences are off by {100 * result['calibration_error']:.1f} % on held-out labelled items.")
-        print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
-        print(f"Look at it: {result['report']}")
-
-    report(work, show, as_json)
-
-
-def _number(k: str) -> int | None:
+def class_number(k: str) -> int | None:
+    """What --k asks for: a number, or None for auto."""
     from ltgcd.errors import InputError
 
     if k != "auto" and not (k.isascii() and k.isdigit()):

@@ -56,6 +56,7 @@ def write_report(
     k_estimate: dict[str, Any] | None,
     calibration_error: float | None,
     coordinates: NDArray[np.floating] | None = None,
+    laid_out: int | None = None,
     pictures: Pictures | None = None,
     seed: int | None = None,
     title: str | None = None,
@@ -79,6 +80,8 @@ def write_report(
         Expected calibration error on held-out labelled items.
     coordinates : ndarray, shape (N, 2), optional
         Places on the map; by default t-SNE (`ltgcd.report.layout`).
+    laid_out : int, optional
+        How many of the coordinates t-SNE found, the others being put beside those; all by default.
     pictures : callable, optional
         Images of some rows of the collection, for vectors that have a picture; images of a source are found without it.
     seed : int, optional
@@ -117,7 +120,7 @@ def write_report(
         "unsure": unsure,
         **item_columns(collection, assigned, cards, unsure, places, pictures or collection_pictures(collection)),
     }
-    data["meta"]["laid_out"] = len(z) if coordinates is not None else min(len(z), SAMPLE)
+    data["meta"]["laid_out"] = (laid_out or len(z)) if coordinates is not None else min(len(z), SAMPLE)
     path = folder / "report.html"
     with atomic_path(path) as temporary:
         temporary.write_text(render(data), encoding="utf-8")

@@ -46,6 +46,11 @@ def report_run(
         Told the name of each stage as it starts.
     """
     config, assignments = read_run(folder)
+    # What the run keeps of its items, see `ltgcd.kept`; after an update no other place has all of them.
+    if features is None and (folder / "items.npz").is_file():
+        features = folder / "items.npz"
+    if source is None and (folder / "items.parquet").is_file():
+        source = folder / "items.parquet"
     if features is None and (folder / "features").is_dir():
         features = folder / "features"
     if source is None and features is None:
@@ -54,7 +59,8 @@ def report_run(
         )
     progress("reading the run")
     shown = read_source(source if source is not None else features)  # type: ignore[arg-type]  # one of them is given
-    shown = Source(_with_run_labels(shown.collection, folder), None)
+    n_old = read_metadata(assignments.schema).get("n_old")
+    shown = Source(_with_run_labels(shown.collection, folder, n_old), None)
     vectors = shown.collection if features is None else read_source(features).collection
     items = vectors.items
     if not isinstance(items, Vectors):
@@ -85,8 +91,11 @@ def read_run(folder: Path) -> tuple[dict[str, Any], Any]:
     return read_config(folder), read_assignments(folder)
 
 
-def _with_run_labels(collection: Collection, folder: Path) -> Collection:
-    """The labels that the run was given, whatever the source says now."""
+def _with_run_labels(collection: Collection, folder: Path, n_old: int | None) -> Collection:
+    """The labels that the run was given, whatever the source says now.
+
+    Of `n_old` known classes the run was trained with; one that an update named has its number behind the novel ones.
+    """
     if not (folder / "split.parquet").is_file():
         return collection
     labels = read_run_labels(folder)
@@ -94,7 +103,9 @@ def _with_run_labels(collection: Collection, folder: Path) -> Collection:
     where = np.asarray(at.fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)
     known = ~np.asarray(at.is_null().to_numpy(zero_copy_only=False))
     y = np.where(known, labels.y[where] if len(labels.y) else -1, -1)
-    return Collection(collection.ids, collection.items, y.astype(np.int64), labels.class_names)
+    names = labels.class_names if n_old is None else labels.class_names[:n_old]
+    # The page asks only who is labelled, not as what.
+    return Collection(collection.ids, collection.items, np.minimum(y, len(names) - 1).astype(np.int64), names)
 
 
 def _joined(shown: Source, vectors: Collection, items: Vectors) -> tuple[Source, NDArray[np.floating]]:

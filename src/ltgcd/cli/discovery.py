@@ -1,0 +1,146 @@
+"""Commands for practitioners: discover the categories of a collection, label new items, add new items."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ltgcd.cli.common import Json, Labels, Seed, SourcePath, print_scores, report, status
+from ltgcd.cli.run import class_number
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A finished run of a trained method.")]
+
+
+def discover(
+    source: SourcePath,
+    out: Annotated[Path, typer.Option("--out", help="Run directory.")] = Path("ltgcd-run"),
+    labels: Labels = None,
+    k: Annotated[str, typer.Option("--k", help="Number of classes, or 'auto' to estimate it.")] = "auto",
+    views: Annotated[
+        int, typer.Option("--views", min=0, help="With 2 or more views an image, the last stage is trained (minutes).")
+    ] = 0,
+    image_size: Annotated[int, typer.Option("--image-size", min=32, help="Side of an image, in pixels.")] = 128,
+    engine: Annotated[str, typer.Option("--engine", help="What embeds images: torch or openvino.")] = "torch",
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Find the categories in a partly labelled collection: embed, estimate, train, assign, report, in one go.
+
+    Stop it at any time; the same command goes on where it stopped. Every item ends as known, novel or unsure.
+
+    \b
+    Examples:
+      ltgcd discover photos/
+      ltgcd discover tickets.csv --labels labels.csv --out runs/tickets
+      ltgcd discover photos/ --views 4 --out runs/photos --json
+    """
+
+    def work() -> dict[str, Any]:
+        from ltgcd.discover import discover as run
+        from ltgcd.feature_store import opened
+        from ltgcd.sources import read_source
+
+        read = read_source(source, labels)
+        read.collection.require_partial_labels(source)
+        return run(
+            read,
+            out,
+            k=class_number(k),
+            views=views,
+            image_size=image_size,
+            engine=engine,
+            random_state=seed,
+            store=opened(source),
+            notify=status,
+        )
+
+    def show(result: dict[str, Any]) -> None:
+        interval = "" if result["low"] is None else f", 90 % interval {result['low']} to {result['high']}"
+        print(f"About {result['k']} classes{interval}: {result['n_old']} known, {result['k'] - result['n_old']} new.")
+        counts = ", ".join(f"{result[name]:,} {name}" for name in ("known", "novel", "unsure"))
+        print(f"Items: {counts}.")
+        if result["calibration_error"] is not None:
+            print(f"Confidences are off by {100 * result['calibration_error']:.1f} % on held-out labelled items.")
+        print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
+        print(f"Look at it: {result['report']}")
+
+    report(work, show, as_json)
+
+
+def predict(
+    run: RunFolder,
+    source: SourcePath,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Parquet file for the labels (default: RUN/predictions.parquet).")
+    ] = None,
+    weights: Annotated[Path | None, typer.Option("--weights", help="Backbone weights, if not the usual ones.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Label new items with the model of a run: vectors as in training, or images or texts, embedded on the way.
+
+    \b
+    Examples:
+      ltgcd predict runs/plankton new-photos/
+      ltgcd predict runs/first new.npz --out new-labels.parquet --json
+    """
+
+    def work() -> dict[str, Any]:
+        from ltgcd.feature_store import opened
+        from ltgcd.prediction import predict_source
+        from ltgcd.sources import read_source
+
+        path = out or run / "predictions.parquet"
+        return predict_source(run, read_source(source), path, store=opened(source), weights=weights, notify=status)
+
+    def show(result: dict[str, Any]) -> None:
+        shares = ", ".join(f"{result[name]} {name}" for name in ("known", "novel", "unsure"))
+        print(f"{result['n']} items: {shares}. Their labels are in {result['path']}.")
+
+    report(work, show, as_json)
+
+
+def update(
+    run: RunFolder,
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="New items: images, texts or embeddings, as in the run.")],
+    labels: Labels = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--source", help="Embeddings that the run was made from; a run of 'discover' keeps them itself."),
+    ] = None,
+    weights: Annotated[Path | None, typer.Option("--weights", help="Backbone weights, if not the usual ones.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Add new items to a finished run. Old items keep their ids and labels; new categories come after the old ones.
+
+    Items that the run has already are left as they are. Stop it at any time; the same command goes on.
+
+    \b
+    Examples:
+      ltgcd update runs/plankton new-photos/
+      ltgcd update runs/tickets november.csv --labels checked.csv
+      ltgcd update runs/mine new.npz --json
+    """
+
+    def work() -> dict[str, Any]:
+        from ltgcd.feature_store import opened
+        from ltgcd.sources import read_source
+        from ltgcd.update import update_run
+
+        read = read_source(new, labels)
+        return update_run(run, read, base=source, store=opened(new), weights=weights, notify=status)
+
+    def show(result: dict[str, Any]) -> None:
+        counts = ", ".join(f"{result[name]:,} {name}" for name in ("known", "novel", "unsure"))
+        print(f"Items: {result['n_added']:,} added ({counts}), {result['n_present']:,} were there already.")
+        for item in result["skipped"]:
+            print(f"Left out: {item['id']} ({item['reason']})")
+        print(f"Categories: {result['added']} added, {result['grown']} grown, {result['unchanged']} unchanged.")
+        for row in result["categories_added"]:
+            print(f"  + {row['name']}: {row['after']:,} items")
+        for row in result["categories_grown"]:
+            print(f"    {row['name']}: {row['before']:,} → {row['after']:,}")
+        print(f"Look at it: {result['report']}")
+
+    report(work, show, as_json)
