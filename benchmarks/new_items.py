@@ -1,7 +1,7 @@
 """Labels for items that training never saw: CIFAR-100's test split against D^u, frozen regime, three data seeds.
 
-ltgcd embed cifar100/test.parquet --image-size 128 --engine openvino --out features/cifar100test
-python benchmarks/new_items.py --features features
+ltgcd bench main --only cifar100 --only ltgcd
+python benchmarks/new_items.py --work ltgcd-bench
 """
 
 from __future__ import annotations
@@ -10,39 +10,46 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from training import problem
 
-from ltgcd.datasets import get_dataset
-from ltgcd.datasets.base import class_order
+from ltgcd.backbones import load_backbone
+from ltgcd.bench.cells import as_split
+from ltgcd.bench.tables import cell_of, read_settings, read_tables
+from ltgcd.collection import Collection, Source
+from ltgcd.datasets import load_pool
 from ltgcd.evaluation import evaluate
-from ltgcd.experiments import preset
-from ltgcd.fitting import fit_model
-from ltgcd.splits import SplitConfig, draw_split
+from ltgcd.features import embed
+from ltgcd.pipeline import evaluate_run, vectors
+from ltgcd.prediction import load_run_model
+from ltgcd.sources import read_source
 from ltgcd.views import VectorViews
+
+TABLES = Path(__file__).parent / "tables"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--features", type=Path, default=Path("features"))
-    root = parser.parse_args().features
-    dataset = get_dataset("cifar100")
-    with np.load(root / "cifar100" / "features.npz") as file:
-        y = file["y"].astype(np.int64)
-    with np.load(root / "cifar100test" / "features.npz") as file:
-        new, new_y = file["x"].astype(np.float32), file["y"].astype(np.int64)
-    for seed in range(3):
-        task, true = problem("cifar100", 10.0, seed, root, None)
-        result = fit_model(task, preset("ltgcd", "frozen"))
-        free = task.y < 0
-        inside = evaluate(true[free], result.probabilities.argmax(axis=1)[free], task.n_old).balanced_acc
-        config = SplitConfig("paper-counts", 10.0, seed)
-        split = draw_split(y, class_order(dataset, seed), dataset.n_old, config, dataset.heads["paper-counts"])
-        code = np.empty(len(split.classes), dtype=np.int64)
-        code[np.array(split.classes)] = np.arange(len(split.classes))
-        predicted = result.fitted.predict(VectorViews(new)).argmax(axis=1)
-        outside = evaluate(code[new_y], predicted, task.n_old).balanced_acc
-        shown = [" / ".join(f"{v:.1f}" for v in scores) for scores in (inside, outside)]
-        print(f"seed {seed}: D^u {shown[0]}, test split {shown[1]} (balanced All / Old / New)", flush=True)
+    parser.add_argument("--work", type=Path, default=Path("ltgcd-bench"))
+    work = parser.parse_args().work
+    table, settings = read_tables(TABLES)["main"], read_settings(TABLES)
+    row = next(row for row in table.rows if row.id == "ltgcd")
+    cells = [cell_of(table, table.columns[0], row, settings, None, "frozen", seed) for seed in range(3)]
+    pool, test = load_pool("cifar100"), load_pool("cifar100", part="test")
+    backbone, folder = settings[cells[0].backbone], work / "features" / "cifar100-test"
+    embed(
+        Source(Collection(test.ids, test.items, np.full(len(test.y), -1), ()), None),
+        load_backbone(backbone.name, image_size=backbone.image_size),
+        folder,
+        engine=backbone.engine,
+    )
+    views = VectorViews(np.asarray(vectors(read_source(folder)), dtype=np.float32))
+    for cell in cells:
+        run = work / "runs" / cell.key
+        truth = as_split(pool, cell)[0].truth
+        code = np.array([truth.class_names.index(name) for name in test.class_names])
+        predicted = load_run_model(run).fitted.predict(views).argmax(axis=1)
+        scores = (evaluate_run(run), evaluate(code[test.y], predicted, truth.n_old))
+        shown = [" / ".join(f"{v:.1f}" for v in each.balanced_acc) for each in scores]
+        print(f"seed {cell.seed}: D^u {shown[0]}, test split {shown[1]} (balanced All / Old / New)", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -372,3 +373,26 @@ def test_the_page_of_the_repository_is_rendered_from_its_records() -> None:
     pictures = [f"figures/{path.name}" for path in sorted((ROOT / "benchmarks" / "figures").glob("*.svg"))]
     text = render(list(bench.tables.values()), bench.settings, read_records(bench.results), 3, pictures)
     assert page.read_text() == text
+
+
+@pytest.mark.usefixtures("features")
+def test_a_cell_of_other_presets_is_run_again(
+    tables: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A preset that changes makes its cells due; those of other methods stay."""
+    bench = opened(tables, tmp_path, data)
+    bench.run(bench.planned("tiny", [["kmeans", "simgcd"]], 1))
+    assert opened(tables, tmp_path, data).planned("tiny", [["kmeans", "simgcd"]], 1)["todo"] == 0
+    real = cells_module.preset
+
+    def other(method: str, *rest: Any) -> Any:
+        return dataclasses.replace(real(method, *rest), dropout=0.1) if method == "simgcd" else real(method, *rest)
+
+    monkeypatch.setattr(cells_module, "preset", other)
+    monkeypatch.setattr("ltgcd.pipeline.preset", other)
+    plan = bench.planned("tiny", [["kmeans", "simgcd"]], 1)
+    assert [cell["row"] for cell in plan["cells"] if cell["state"] == "todo"] == ["simgcd"]
+    assert bench.run(plan)["ran"] == 1
+    (record,) = [r for r in read_records(tmp_path / "results").values() if r["cell"]["method"] == "simgcd"]
+    assert record["settings"]["dropout"] == 0.1
+    assert bench.planned("tiny", [["kmeans", "simgcd"]], 1)["todo"] == 0

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from PIL import Image
 from typer.testing import CliRunner
 
+from ltgcd.class_mass import class_number
 from ltgcd.cli import app
 from ltgcd.errors import InputError
-from ltgcd.estimate_k import ESTIMATORS, chao1_unseen, class_number, estimate_k
+from ltgcd.estimate_k import ESTIMATORS, chao1_unseen, estimate_k
 from ltgcd.k_search import labelled_accuracy, search_k
-from ltgcd.known_share import calibrate, mixture_share, row_folds
+from ltgcd.known_share import mixture_share, row_folds
+from ltgcd.logistic import calibrate
 from ltgcd.peak_clustering import LITERAL, PeakConfig, nearest, partition
 from ltgcd.report.k_plot import k_plotter
 from ltgcd.whitening import class_means, principal_components, within_class_whitening
@@ -47,11 +49,13 @@ PACKAGES = {"finch": "finch", "evoc": "evoc"}  # that some estimators need
 
 def test_class_number_by_hand() -> None:
     # 10 known classes with 100 labelled and 0.25·400 = 100 unlabelled items: 20 a class; 300 novel items: 15 classes.
-    assert class_number(0.25, 100, 400, 10, "collection") == pytest.approx(25)
+    assert class_number(0.25, 100, 400, 10, inside=True) == pytest.approx(25)
     # Labels from elsewhere: 10 unlabelled items a known class: 30 novel classes.
-    assert class_number(0.25, 100, 400, 10, "elsewhere") == pytest.approx(40)
-    assert class_number(1.0, 100, 400, 10, "collection") == 10
-    assert np.isfinite(class_number(0.0, 100, 400, 10, "elsewhere"))
+    assert class_number(0.25, 100, 400, 10, inside=False) == pytest.approx(40)
+    assert class_number(1.0, 100, 400, 10, inside=True) == 10
+    assert np.isfinite(class_number(0.0, 100, 400, 10, inside=False))
+    # Sizes of ten classes with a squared CV of 5 make one over their mean half too large: 10 novel classes for 15.
+    assert class_number(0.25, 100, 400, 10, inside=True, spread=5.0) == pytest.approx(20)
 
 
 def test_mixture_share_finds_the_proportion() -> None:

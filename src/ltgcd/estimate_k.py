@@ -1,9 +1,9 @@
 """How many classes? An estimate with an interval and its evidence, by any of several methods under one interface.
 
-``peaks`` (the default) asks which share of D^u is of known classes (`ltgcd.known_share`): if the novel classes are on
-average as large as the known ones, the items that are left make N_novel / (N_known / |Y_l|) novel classes. Density
-peaks then give the partition. ``peaks-literal`` is the paper's search as printed, ``peaks-merged`` its corrected
-reading.
+``peaks`` (the default) asks which share of D^u is of known classes (`ltgcd.known_share`), by items weighted so that
+classes are about equally heavy (`ltgcd.class_mass`): what is left, divided by the mean mass of a known class, is the
+number of novel classes. Density peaks give the weights and the partition, hidden classes the interval
+(`ltgcd.k_interval`). ``peaks-literal`` is the paper's search as printed, ``peaks-merged`` its corrected reading.
 """
 
 from __future__ import annotations
@@ -17,10 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
+from ltgcd.class_mass import (
+    EXPONENTS,
+    class_number,
+    class_numbers,
+    expected_number,
+    mass_table,
+    mean_log_size,
+)
 from ltgcd.collection import UNLABELLED
 from ltgcd.errors import InputError
+from ltgcd.k_interval import bootstrap, measured_error, widened
 from ltgcd.k_search import Curve, labelled_accuracy, search_k
-from ltgcd.known_share import NEIGHBOURS, KnownShare, calibrate, known_share, mixture_share
+from ltgcd.known_share import NEIGHBOURS, KnownShare, known_share
 from ltgcd.methods import kmeans
 from ltgcd.neighbours import knn_graph
 from ltgcd.peak_clustering import LITERAL, PeakConfig, density_peaks, partition, search_peaks
@@ -28,9 +37,7 @@ from ltgcd.rivals import Found, evoc_layers, finch_levels, hdbscan, leiden_scan,
 from ltgcd.whitening import normalise, principal_components, within_class_whitening
 
 LabelsFrom = Literal["collection", "elsewhere"]
-BOOTSTRAPS = 200
 LEVEL = 0.9  # nominal coverage of the interval
-BINS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,116 +147,59 @@ def _by_known_share(task: _Task) -> _Result:
     z = principal_components(task.x)
     graph = knn_graph(z, NEIGHBOURS)
     found = known_share(z, task.y, graph, task.random_state)
-    counts = np.bincount(task.y[labelled], minlength=task.n_old)
-    n, n_labelled = len(task.y), int(labelled.sum())
-    exact = class_number(found.share, n_labelled, n - n_labelled, task.n_old, task.labels_from)
+    log_size = mean_log_size(z, graph, max(2, task.n_old // 2))
+    table = mass_table(found, task.y[labelled], log_size[labelled], log_size[~labelled])
+    n, inside = len(task.y), task.labels_from == "collection"
+    numbers, mass_shares = class_numbers(table, task.n_old, inside=inside)
     ceiling = n if task.k_max is None else task.k_max
-    k = int(np.clip(round(exact), task.n_old, ceiling))
-    draws, shares = _bootstrap(found, task.y[labelled], counts, n - n_labelled, task)
-    tail = (1 - LEVEL) / 2
-    low = int(np.clip(np.floor(np.quantile(draws, tail)), task.n_old, k))
-    high = int(np.clip(np.ceil(np.quantile(draws, 1 - tail)), k, max(k, ceiling)))
+    k = int(np.clip(round(expected_number(table, numbers)), task.n_old, ceiling))
     white = within_class_whitening(z, task.y, task.n_old)
+    draws, shares = bootstrap(table, task.n_old, inside=inside, random_state=task.random_state)
+    errors = measured_error(z, white, task.y, graph, log_size, task.random_state)
+    tail = (1 - LEVEL) / 2
+    bounds = np.quantile(widened(draws, errors, task.n_old, task.random_state), [tail, 1 - tail])
+    low = int(np.clip(np.floor(bounds[0]), task.n_old, k))
+    high = int(np.clip(np.ceil(bounds[1]), k, max(k, ceiling)))
     peaks, _ = density_peaks(white, graph, PeakConfig(), candidates=~labelled)
     novelty = np.zeros(n)
     novelty[~labelled] = 1.0 - found.posterior()
     labels = partition(white, task.y, task.n_old, k, peaks, novelty)
     evidence = {
         "known_share": round(found.share, 4),
-        "known_share_interval": [round(float(q), 4) for q in np.quantile(shares, [tail, 1 - tail])],
+        "known_mass": round(float(table.belief @ mass_shares), 4),
+        "known_mass_interval": [round(float(q), 4) for q in np.quantile(shares, [tail, 1 - tail])],
+        "mass_exponent": round(float(table.belief @ EXPONENTS), 4),
+        "spread_of_class_sizes": round(float(table.spread[0]), 4),
+        "spread_of_class_masses": round(float(table.belief @ table.spread), 4),
+        "error_with_half_hidden": round(float(np.sqrt((errors**2).mean())), 4) if len(errors) else None,
         "separation_auc": round(found.auc, 4),
         "labels_from": task.labels_from,
-        "assumption": "novel classes are on average as large as the known ones, and as unlike them as these are "
+        "k_if_labels_are_from": {
+            "collection": round(expected_number(table, class_numbers(table, task.n_old, inside=True)[0]), 1),
+            "elsewhere": round(expected_number(table, class_numbers(table, task.n_old, inside=False)[0]), 1),
+        },
+        "assumption": "novel classes have on average the mass of the known ones, and are as unlike them as these are "
         "unlike each other",
         "unseen_by_chao1": chao1_unseen(np.bincount(labels)),
         "peaks": [int(peak) for peak in peaks],
         "neighbour_recall": graph.recall,
     }
-    return k, low, high, _likelihood_curve(found, n_labelled, task, high), labels, evidence
+    return k, low, high, _likelihood_curve(found, k, high, task), labels, evidence
 
 
-def class_number(share: float, n_labelled: int, n_unlabelled: int, n_old: int, labels_from: LabelsFrom) -> float:
-    """K = |Y_l| + N_novel / mean size of a known class.
+def _likelihood_curve(found: KnownShare, k: int, high: int, task: _Task) -> Curve:
+    """Mean log-likelihood of D^u for every K up to beyond the interval, at the share of items that the K stands for.
 
-    With labels out of the collection a known class has its labelled items too: its mean size is
-    (|D^l| + α|D^u|) / |Y_l|. With labels from elsewhere it is α|D^u| / |Y_l|.
+    K and α go together through the mass of a novel class: as heavy as it is at the estimate.
     """
-    known = share * n_unlabelled + (n_labelled if labels_from == "collection" else 0)
-    return n_old + n_old * (1 - share) * n_unlabelled / max(known, 1.0)
-
-
-def _bootstrap(
-    found: KnownShare, classes: NDArray[np.int64], counts: NDArray[np.int64], n_unlabelled: int, task: _Task
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Draws of K and of α, over all that chance decided.
-
-    Which classes are known (they calibrate the log-odds), which unlabelled items there are, which classes are novel
-    (some look more like known ones than others, which shifts α) and how large they are.
-    """
-    random = np.random.RandomState(task.random_state)
-    present = np.flatnonzero(counts)
-    uniform = np.full(len(present), 1 / len(present))
-    centres, weight, known_bins, novel_bins = _histograms(found, classes, len(counts))
-    inside = counts.sum() if task.labels_from == "collection" else 0
-    n_novel = class_number(found.share, int(inside), n_unlabelled, len(present), task.labels_from) - len(present)
-    reference = _mixed_share(centres, found.share, known_bins, novel_bins.sum(axis=0))
-    scores = np.concatenate([found.as_known, found.as_novel])
-    target = np.repeat([1, 0], len(classes))
-    novel_weight = 1.0 / np.sqrt(counts[classes])
-    numbers, shares = np.empty(BOOTSTRAPS), np.empty(BOOTSTRAPS)
-    for draw in range(BOOTSTRAPS):
-        times = np.zeros(len(counts))
-        times[present] = random.multinomial(len(present), uniform)
-        known_w, novel_w = times[classes], times[classes] * novel_weight
-        slope, offset = calibrate(scores, target, np.concatenate([known_w, novel_w * known_w.sum() / novel_w.sum()]))
-        items = random.multinomial(n_unlabelled, weight / weight.sum()).astype(np.float64)
-        share = mixture_share(slope * centres + offset, items)
-        if n_novel >= 0.5:
-            others = random.multinomial(max(1, round(n_novel)), uniform)
-            shift = _mixed_share(centres, found.share, known_bins, others @ novel_bins[present]) - reference
-            share = float(np.clip(share - shift, 0, 1))
-        sizes = counts * max(share * n_unlabelled + inside, 1.0) / counts.sum()  # of the known classes, at this share
-        novel = (1 - share) * n_unlabelled
-        mean = max(float((times * sizes).sum() / times.sum()), 1e-9)
-        drawn = random.choice(sizes[present], size=int(min(3 * novel / mean + 30, 1e5)), p=times[present] / times.sum())
-        reached = np.cumsum(drawn)
-        whole = int(np.searchsorted(reached, novel))
-        before = reached[whole - 1] if whole else 0.0
-        part = (novel - before) / drawn[whole] if whole < len(drawn) else 0.0
-        numbers[draw], shares[draw] = task.n_old + whole + part, share
-    return numbers, shares
-
-
-def _histograms(
-    found: KnownShare, classes: NDArray[np.int64], n_classes: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Log-odds in bins: their centres, counts of D^u, of labelled items as known, and of each class as novel."""
-    everything = np.concatenate([found.unlabelled, found.as_known, found.as_novel])
-    centres = np.unique(np.quantile(everything, np.linspace(0, 1, BINS)))
-    edges = (centres[1:] + centres[:-1]) / 2
-
-    def counted(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.bincount(np.searchsorted(edges, values), minlength=len(centres)).astype(np.float64)
-
-    novel = np.zeros((n_classes, len(centres)))
-    np.add.at(novel, (classes, np.searchsorted(edges, found.as_novel)), 1.0)
-    return centres, counted(found.unlabelled), counted(found.as_known), novel
-
-
-def _mixed_share(
-    centres: NDArray[np.float64], share: float, known: NDArray[np.float64], novel: NDArray[np.float64]
-) -> float:
-    """The share that would be found in a D^u of this share, with these distributions of known and novel items."""
-    return mixture_share(centres, share * known / known.sum() + (1 - share) * novel / novel.sum())
-
-
-def _likelihood_curve(found: KnownShare, n_labelled: int, task: _Task, high: int) -> Curve:
-    """Mean log-likelihood of D^u for every K up to beyond the interval, at the share that the K stands for."""
-    n_unlabelled = len(found.unlabelled)
     ks = np.unique(np.linspace(task.n_old, max(int(1.3 * high), task.n_old + 5), 80).astype(int))
+    n_unlabelled, n_labelled = len(found.unlabelled), len(found.as_known)
     inside = n_labelled if task.labels_from == "collection" else 0
-    # `class_number` solved for the share.
-    shares = np.clip((task.n_old * (n_unlabelled + inside) / ks - inside) / n_unlabelled, 0, 1)
+    # By items a known class has (inside + α n_u) / |Y_l|; a novel one has that, times what makes the estimate be k.
+    by_items = class_number(found.share, n_labelled, n_unlabelled, task.n_old, inside=inside > 0)
+    factor = (by_items - task.n_old) / max(k - task.n_old, 0.5) if by_items > task.n_old else 1.0
+    as_items = task.n_old + (ks - task.n_old) * factor
+    shares = np.clip((task.n_old * (n_unlabelled + inside) / as_items - inside) / n_unlabelled, 0, 1)
     ratio = np.exp(np.clip(found.unlabelled, -30, 30)) - 1
     return tuple((int(k), round(float(np.log1p(a * ratio).mean()), 6)) for k, a in zip(ks, shares, strict=True))
 

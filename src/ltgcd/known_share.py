@@ -15,12 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from ltgcd.collection import UNLABELLED
+from ltgcd.logistic import LogisticRegression, calibrate
 from ltgcd.neighbours import NeighbourGraph
 from ltgcd.whitening import class_means, normalise, within_class_whitening
 
@@ -41,8 +39,8 @@ class KnownShare:
     unlabelled : ndarray, shape (|D^u|,)
         Log-odds of "known" of the unlabelled items, under equal odds beforehand.
     as_known, as_novel : ndarray, shape (|D^l|,)
-        Log-odds of the labelled items as they are and with their own class hidden, by a classifier that never saw the
-        class in training.
+        Log-odds of the labelled items as they are, by a classifier that never saw the item, and with their own class
+        hidden, by a classifier that never saw the class.
     auc : float
         How well the two can be told apart: 0.5 not at all, 1 perfectly.
     """
@@ -76,27 +74,55 @@ def known_share(
         Seed of the folds.
     """
     labelled = y != UNLABELLED
-    seen, hidden = evidence(z, y, graph, random_state)
-    classes = y[labelled]
-    known, novel = seen[labelled], hidden[labelled]
+    folds = row_folds(z, random_state)
+    seen = evidence(z, y, graph, folds)
+    hidden = hidden_evidence(z, y, graph, random_state)
+    return separate(seen[labelled], hidden, seen[~labelled], y[labelled], folds[labelled], random_state)
+
+
+def separate(
+    known: NDArray[np.float64],
+    novel: NDArray[np.float64],
+    unlabelled: NDArray[np.float64],
+    classes: NDArray[np.int64],
+    folds: NDArray[np.int64],
+    random_state: int,
+) -> KnownShare:
+    """Learn what tells known from novel, and find the proportion of the two in D^u.
+
+    The classifier has met the classes of the known items in D^u, though not these items, and has met nothing of the
+    novel classes. The labelled items are judged the same way: as known ones by a classifier without their fold of
+    rows, as novel ones by a classifier without their class.
+
+    Parameters
+    ----------
+    known, novel : ndarray, shape (|D^l|, F)
+        Evidence of the labelled items as they are and with their own class hidden.
+    unlabelled : ndarray, shape (|D^u|, F)
+        Evidence of the unlabelled items.
+    classes, folds : ndarray of int64, shape (|D^l|,)
+        Class of each labelled item, and its fold of rows.
+    random_state : int
+        Seed of the folds of classes.
+    """
+    n = len(classes)
     # By items a few huge classes would decide what novelty looks like, by classes the many tiny ones: half-way.
     per_class = 1.0 / np.sqrt(np.bincount(classes)[classes])
-    weights = np.concatenate([np.ones(len(classes)), per_class * len(classes) / per_class.sum()])
-    rows, target, group = np.concatenate([known, novel]), np.repeat([1, 0], len(classes)), np.tile(classes, 2)
-    # Folds of whole classes: a novel class is one that the classifier has never seen.
-    fold_of = np.random.RandomState(random_state).permutation(int(classes.max()) + 1) % FOLDS
-    held_out = np.zeros(len(rows))
-    for fold in np.unique(fold_of[classes]):
-        inside = fold_of[group] == fold
-        model = _classifier().fit(rows[~inside], target[~inside], logisticregression__sample_weight=weights[~inside])
-        held_out[inside] = model.decision_function(rows[inside])
-    model = _classifier().fit(rows, target, logisticregression__sample_weight=weights)
+    weights = np.concatenate([np.ones(n), per_class * n / per_class.sum()])
+    rows, target = np.concatenate([known, novel]), np.repeat([1, 0], n)
+    class_fold = _class_folds(classes, random_state)
+    held_out = np.zeros(2 * n)
+    for split, wanted in ((folds, target == 1), (class_fold, target == 0)):
+        for fold in np.unique(split):
+            inside = np.tile(split == fold, 2)
+            rest = np.ones_like(inside) if inside.all() else ~inside  # one fold alone can't be held out
+            fitted = LogisticRegression.fit(rows[rest], target[rest], weights[rest])
+            held_out[inside & wanted] = fitted.log_odds(rows[inside & wanted])
+    model = LogisticRegression.fit(rows, target, weights)
     slope, offset = calibrate(held_out, target, weights)
-    odds = slope * np.concatenate([held_out, model.decision_function(seen[~labelled])]) + offset
-    n = len(classes)
-    unlabelled = odds[2 * n :]
+    odds = slope * np.concatenate([held_out, model.log_odds(unlabelled)]) + offset
     auc = float(roc_auc_score(target, held_out, sample_weight=weights))
-    return KnownShare(mixture_share(unlabelled), unlabelled, odds[:n], odds[n : 2 * n], auc)
+    return KnownShare(mixture_share(odds[2 * n :]), odds[2 * n :], odds[:n], odds[n : 2 * n], auc)
 
 
 def mixture_share(log_odds: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> float:
@@ -107,7 +133,7 @@ def mixture_share(log_odds: NDArray[np.float64], weights: NDArray[np.float64] | 
     ratio = np.exp(np.clip(log_odds, -30, 30)) - 1.0
     w = np.ones(len(ratio)) if weights is None else weights
     low, high = 0.0, 1.0
-    for _ in range(50):
+    for _ in range(32):
         middle = (low + high) / 2
         # A flat likelihood (no evidence at all) ends at 1: nothing speaks for a novel class.
         rising = float((w * ratio / (1.0 + middle * ratio)).sum()) >= 0
@@ -115,62 +141,86 @@ def mixture_share(log_odds: NDArray[np.float64], weights: NDArray[np.float64] | 
     return (low + high) / 2
 
 
-def calibrate(
-    scores: NDArray[np.float64], target: NDArray[np.int64], weights: NDArray[np.float64]
-) -> tuple[float, float]:
-    """Slope and offset that make scores log-odds (Platt), by Newton's method on the weighted logistic loss."""
-    x = np.stack([scores, np.ones_like(scores)])
-    b = np.array([1.0, 0.0])
-    for _ in range(25):
-        p = 1.0 / (1.0 + np.exp(-np.clip(b @ x, -30, 30)))
-        gradient = x @ (weights * (p - target)) + np.array([1e-3 * (b[0] - 1), 1e-3 * b[1]])
-        hessian = (x * (weights * p * (1 - p))) @ x.T + 1e-3 * np.eye(2)
-        step = np.linalg.solve(hessian, gradient)
-        b = b - step
-        if np.abs(step).max() < 1e-8:
-            break
-    return float(b[0]), float(b[1])
-
-
 def evidence(
-    z: NDArray[np.float32], y: NDArray[np.int64], graph: NeighbourGraph, random_state: int = 0
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Evidence (N, F) for "known", as the items are and, for labelled items, with their own class hidden.
+    z: NDArray[np.float32], y: NDArray[np.int64], graph: NeighbourGraph, folds: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Evidence (N, F) for "known" of all items.
 
     Cross-fitted: whitening and class means come from the labels of the other folds, and unlabelled items are in folds
     too, so that a labelled item and an unlabelled one of the same class are treated alike.
     """
     n_classes = int(y.max()) + 1
-    fold_of = row_folds(z, random_state)
-    near = graph.indices[:, :NEIGHBOURS]
-    similarity = graph.similarities[:, :NEIGHBOURS].astype(np.float64)
-    seen = np.zeros((len(z), 0))
-    hidden = np.zeros((len(z), 0))
-    for fold in range(FOLDS):
-        others = np.where(fold_of == fold, UNLABELLED, y)
+    parts: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
+    for fold in np.unique(folds):
+        others = np.where(folds == fold, UNLABELLED, y)
         white = within_class_whitening(z, others, n_classes)
         means, counts = class_means(white, others, n_classes)
+        means = normalise(means)
+        inside = np.flatnonzero(folds == fold)
+        for start in range(0, len(inside), BLOCK):
+            rows = inside[start : start + BLOCK]
+            cosine = (white[rows] @ means.T).astype(np.float64)
+            cosine[:, counts == 0] = -1.0
+            parts.append((rows, evidence_rows(cosine, y, graph, rows)))
+    return _gathered(parts, len(z))
+
+
+def hidden_evidence(
+    z: NDArray[np.float32], y: NDArray[np.int64], graph: NeighbourGraph, random_state: int
+) -> NDArray[np.float64]:
+    """Evidence (|D^l|, F) of the labelled items with their own class hidden.
+
+    No novel class has helped to whiten the features. So the whitening comes from other classes: folds of whole classes.
+    """
+    labelled = np.flatnonzero(y != UNLABELLED)
+    classes, inner = y[labelled], z[labelled]
+    n_classes = int(y.max()) + 1
+    fold_of = _class_folds(classes, random_state)
+    parts: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
+    for fold in np.unique(fold_of):
+        white = within_class_whitening(inner, np.where(fold_of == fold, UNLABELLED, classes), n_classes)
+        means, counts = class_means(white, classes, n_classes)
         means = normalise(means)
         inside = np.flatnonzero(fold_of == fold)
         for start in range(0, len(inside), BLOCK):
             rows = inside[start : start + BLOCK]
             cosine = (white[rows] @ means.T).astype(np.float64)
             cosine[:, counts == 0] = -1.0
-            block = _evidence_rows(cosine, y[near[rows]], similarity[rows])
-            if not seen.shape[1]:
-                seen, hidden = (np.zeros((len(z), block.shape[1])) for _ in range(2))
-            seen[rows] = block
-            known = y[rows] != UNLABELLED
-            own = y[rows[known]]
-            cosine = cosine[known]
-            cosine[np.arange(len(own)), own] = -1.0
-            labels = y[near[rows[known]]]
-            labels = np.where(labels == own[:, None], UNLABELLED, labels)
-            hidden[rows[known]] = _evidence_rows(cosine, labels, similarity[rows[known]])
-    return seen, hidden
+            parts.append((rows, evidence_rows(cosine, y, graph, labelled[rows], hide=classes[rows])))
+    return _gathered(parts, len(labelled))
 
 
-def _evidence_rows(
+def evidence_rows(
+    cosine: NDArray[np.float64],
+    y: NDArray[np.int64],
+    graph: NeighbourGraph,
+    rows: NDArray[np.int64],
+    hide: NDArray[np.int64] | None = None,
+) -> NDArray[np.float64]:
+    """Evidence (B, F) of some rows from their cosines to the class means (B, C); `hide` hides a class of each."""
+    labels = y[graph.indices[rows, :NEIGHBOURS]]
+    if hide is not None:
+        cosine = cosine.copy()
+        cosine[np.arange(len(hide)), hide] = -1.0
+        labels = np.where(labels == hide[:, None], UNLABELLED, labels)
+    return _evidence_columns(cosine, labels, graph.similarities[rows, :NEIGHBOURS].astype(np.float64))
+
+
+def _gathered(parts: list[tuple[NDArray[np.int64], NDArray[np.float64]]], n: int) -> NDArray[np.float64]:
+    table = np.zeros((n, parts[0][1].shape[1]))
+    for rows, block in parts:
+        table[rows] = block
+    return table
+
+
+def _class_folds(classes: NDArray[np.int64], random_state: int) -> NDArray[np.int64]:
+    """Fold of each item, the same for all items of a class."""
+    fold_of = np.random.RandomState(random_state).permutation(int(classes.max()) + 1) % FOLDS
+    folds: NDArray[np.int64] = fold_of[classes].astype(np.int64)
+    return folds
+
+
+def _evidence_columns(
     cosine: NDArray[np.float64], labels: NDArray[np.int64], similarity: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Evidence (B, F) from cosines to class means (B, C), labels (B, k) and similarities (B, k) of the neighbours."""
@@ -210,7 +260,3 @@ def row_folds(z: NDArray[np.float32], random_state: int) -> NDArray[np.int64]:
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
     fold: NDArray[np.int64] = ((mixed >> np.uint64(33)) % np.uint64(FOLDS)).astype(np.int64)
     return fold
-
-
-def _classifier() -> LogisticRegression:
-    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))

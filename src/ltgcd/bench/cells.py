@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from ltgcd.collection import UNLABELLED, Collection, Source, imbalance_factor, p
 from ltgcd.datasets import class_order, get_dataset, load_pool
 from ltgcd.datasets.base import Pool
 from ltgcd.estimate_k import estimate_k
-from ltgcd.experiments import changed
+from ltgcd.experiments import TRAINED, changed, preset
 from ltgcd.feature_store import FeatureStore, open_features
 from ltgcd.features import embed
 from ltgcd.items import Vectors
@@ -25,7 +26,7 @@ from ltgcd.k_search import labelled_accuracy
 from ltgcd.neighbours import knn_graph
 from ltgcd.peak_clustering import search_peaks
 from ltgcd.pipeline import Notify, evaluate_run, rows_in, silent, train, vectors
-from ltgcd.runs import read_assignments, read_epochs, read_run_labels, record_epoch
+from ltgcd.runs import read_assignments, read_config, read_epochs, read_run_labels, record_epoch
 from ltgcd.sources import read_source
 from ltgcd.splits import SplitConfig, as_source, draw_split
 from ltgcd.whitening import normalise, principal_components, within_class_whitening
@@ -142,6 +143,8 @@ class Workshop:
 
     def _train(self, cell: Cell, problem: Problem) -> dict[str, Any]:
         folder = self.work / "runs" / cell.key
+        if (folder / "config.toml").is_file() and read_config(folder)["run"].get("settings", {}) != settings_of(cell):
+            shutil.rmtree(folder)  # of presets that have changed since
         truth, resumed = problem.source.truth, (folder / "config.toml").is_file()
         assert truth is not None
 
@@ -172,9 +175,24 @@ class Workshop:
         if epochs:
             spent = [sum(line[name] for line in epochs) for name in ("seconds_selection", "seconds")]
             figures["selection_share"] = round(spent[0] / max(spent[1], 1e-9), 3)
+        if cell.method in TRAINED:
+            figures["settings"] = settings_of(cell)
         shutil.rmtree(folder / "checkpoint", ignore_errors=True)  # the run is finished; its labels and model stay
         # A run that was stopped and went on knows only the minutes of its last part.
         return {**figures, "minutes": None if resumed else round(result["seconds"] / 60, 3)}
+
+
+def settings_of(cell: Cell) -> dict[str, Any]:
+    """Every setting of a trained cell, as this version's presets have them; nothing for a cell that trains nothing."""
+    if cell.runs != "train" or cell.method not in TRAINED:
+        return {}
+    base = preset(cell.method, cell.regime, cell.preset)  # type: ignore[arg-type]  # checked when the table was read
+    return dataclasses.asdict(changed(base, cell.changes))
+
+
+def is_outdated(cell: Cell, record: dict[str, Any]) -> bool:
+    """Whether a finished cell was run with other settings than its presets have by now."""
+    return "settings" in record and record["settings"] != settings_of(cell)
 
 
 # ---------------------------------------------------------------- splits

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ltgcd.bench.cells import Workshop
+from ltgcd.bench.cells import Workshop, is_outdated
 from ltgcd.bench.render import render
 from ltgcd.bench.results import append_record, read_records
 from ltgcd.bench.tables import Cell, Setting, Table, cells_of, read_settings, read_tables
@@ -70,7 +70,8 @@ class Bench:
                     continue
                 seen.add(cell.key)
                 here = locate(get_dataset(cell.dataset), root) is not None
-                state = "done" if cell.key in records else "todo" if here else "no data"
+                done = cell.key in records and not is_outdated(cell, records[cell.key])
+                state = "done" if done else "todo" if here else "no data"
                 cells.append(
                     {
                         "key": cell.key,
@@ -99,7 +100,8 @@ class Bench:
         ran, todo = 0, [cell for cell in plan["cells"] if cell["state"] == "todo"]
         for number, line in enumerate(todo, 1):
             cell = Cell(**line["cell"])
-            if cell.key in read_records(self.results):
+            found = read_records(self.results).get(cell.key)
+            if found is not None and not is_outdated(cell, found):
                 continue  # another process was faster
             self.notify(f"{number} of {len(todo)}: {line['table']}, {line['dataset']}, {line['row']}, seed {cell.seed}")
             record = append_record(self.results, cell, self.workshop.run(cell))

@@ -1,0 +1,176 @@
+"""How far off may the class number be? Draws over all that chance decided, widened by an error that was measured.
+
+A bootstrap sees the chances that it thinks of. What it can't see (novel classes that are not like the known ones with
+their labels taken away) is measured: half of the labelled classes are hidden, the number of classes that were hidden
+is estimated from the other half, and compared with the truth, a few times over. A problem with all of its classes has
+half of the variance of one with half of them, and that is added to the draws.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ltgcd.class_mass import MassTable, class_numbers, expected_number, mass_share, mass_table
+from ltgcd.collection import UNLABELLED
+from ltgcd.known_share import evidence_rows, mixture_share, row_folds, separate
+from ltgcd.neighbours import NeighbourGraph
+from ltgcd.whitening import class_means, normalise
+
+BOOTSTRAPS = 200
+HALVES = 6
+FEWEST = 4  # classes that can be halved: two to learn from and two to be found
+LABELLED_FOLDS = 3  # of five: items of the classes that stay known and keep their label
+LEAST = 0.5  # novel classes: below it there are none, and logarithms are not asked for
+
+
+def bootstrap(
+    table: MassTable, n_old: int, *, inside: bool, random_state: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Draws of K and of the known share of the mass.
+
+    Chance decides which classes are known (they calibrate the log-odds), which unlabelled items there are, which
+    classes are novel (some look more like known ones than others, which shifts the share) and how heavy they are; and
+    we do not know which exponent is the right one.
+
+    Parameters
+    ----------
+    table : MassTable
+        Masses of the labelled classes and of D^u.
+    n_old : int
+        |Y_l|.
+    inside : bool
+        Whether the labelled items are a part of the collection.
+    random_state : int
+        Seed.
+    """
+    random = np.random.RandomState(random_state)
+    masses = table.known.sum(axis=2, dtype=np.float64)
+    present = np.flatnonzero(masses[0])
+    uniform = np.full(len(present), 1 / len(present))
+    expected, shares = class_numbers(table, n_old, inside=inside)
+    outside = table.per_item @ table.items
+    n_items, chance = int(table.items.sum()), table.items / table.items.sum()
+    numbers, drawn_shares = np.empty(BOOTSTRAPS), np.empty(BOOTSTRAPS)
+    for draw, g in enumerate(random.choice(len(table.belief), BOOTSTRAPS, p=table.belief)):
+        times = np.zeros(masses.shape[1])
+        times[present] = random.multinomial(len(present), uniform)
+        items = random.multinomial(n_items, chance).astype(np.float64)
+        share, odds = mass_share(table, g, times, items)
+        n_novel = expected[g] - n_old
+        if n_novel >= LEAST:
+            others = random.multinomial(max(1, round(n_novel)), uniform)
+            known, novel = table.known[g].sum(axis=0), table.novel[g][present]
+            usual = _mixed_share(odds, shares[g], known, novel.sum(axis=0))
+            share = float(np.clip(share - _mixed_share(odds, shares[g], known, others @ novel) + usual, 0, 1))
+        total = masses[g].sum()
+        sizes = masses[g] * max(share * outside[g] + (total if inside else 0.0), 1.0) / total  # at this share
+        left = (1 - share) * outside[g]
+        mean = max(float((times * sizes).sum() / times.sum()), 1e-9)
+        often = times[present] / times.sum()
+        reached = np.cumsum(random.choice(sizes[present], size=int(min(3 * left / mean + 30, 1e5)), p=often))
+        whole = int(np.searchsorted(reached, left))
+        before, after = reached[whole - 1] if whole else 0.0, reached[min(whole, len(reached) - 1)]
+        part = (left - before) / (after - before) if after > before else 0.0
+        numbers[draw], drawn_shares[draw] = n_old + whole + part, share
+    return numbers, drawn_shares
+
+
+def _mixed_share(
+    odds: NDArray[np.float64], share: float, known: NDArray[np.floating], novel: NDArray[np.floating]
+) -> float:
+    """The share that would be found in a D^u of this share, with these distributions of known and novel mass."""
+    return mixture_share(odds, share * known / known.sum() + (1 - share) * novel / novel.sum())
+
+
+def measured_error(
+    z: NDArray[np.float32],
+    white: NDArray[np.float32],
+    y: NDArray[np.int64],
+    graph: NeighbourGraph,
+    log_size: NDArray[np.float64],
+    random_state: int,
+) -> NDArray[np.float64]:
+    """log(K̂_novel / K_novel) of `HALVES` problems with half of the labelled classes hidden; empty with too few classes.
+
+    Parameters
+    ----------
+    z, white : ndarray, shape (N, d)
+        Principal components, and the same whitened by all labels.
+    y : ndarray of int64, shape (N,)
+        Labels, -1 for D^u, whose items take part as neighbours without a label only.
+    graph : NeighbourGraph
+        Nearest neighbours of the rows of `z`.
+    log_size : ndarray, shape (N,)
+        Mean log-size of the clusters around each item.
+    random_state : int
+        Seed.
+    """
+    classes = np.unique(y[y != UNLABELLED])
+    if len(classes) < FEWEST:
+        return np.zeros(0)
+    folds = row_folds(z, random_state)
+    random = np.random.RandomState(random_state)
+    errors = []
+    for half in range(HALVES):
+        hidden = np.zeros(int(classes.max()) + 1, dtype=np.bool_)
+        hidden[random.choice(classes, len(classes) // 2, replace=False)] = True
+        keeps = row_folds(z, random_state + 1 + half) < LABELLED_FOLDS
+        error = _error_of_a_half(white, y, graph, log_size, folds, hidden, keeps)
+        errors += [] if error is None else [error]
+    return np.array(errors)
+
+
+def _error_of_a_half(
+    white: NDArray[np.float32],
+    y: NDArray[np.int64],
+    graph: NeighbourGraph,
+    log_size: NDArray[np.float64],
+    folds: NDArray[np.int64],
+    hidden: NDArray[np.bool_],
+    keeps: NDArray[np.bool_],
+) -> float | None:
+    """The error with these classes hidden (C,), where only these items keep their label (N,); None if it can't be."""
+    rows = np.flatnonzero(y != UNLABELLED)
+    stays = np.zeros(len(y), dtype=np.bool_)
+    stays[rows] = keeps[rows] & ~hidden[y[rows]]
+    visible, known_codes = np.unique(y[stays], return_inverse=True)
+    pretended = np.full(len(y), UNLABELLED, dtype=np.int64)
+    pretended[stays] = known_codes
+    rows = rows[hidden[y[rows]] | np.isin(y[rows], visible)]  # not the classes of which no item kept its label
+    unlabelled = rows[~stays[rows]]
+    if len(visible) < 2 or not len(unlabelled):
+        return None
+    tables = []
+    for fold in np.unique(folds[rows]):
+        means, counts = class_means(white, np.where(folds == fold, UNLABELLED, pretended), len(visible))
+        inside = rows[folds[rows] == fold]
+        cosine = (white[inside] @ normalise(means).T).astype(np.float64)
+        cosine[:, counts == 0] = -1.0
+        own = np.flatnonzero(stays[inside])
+        seen = evidence_rows(cosine, pretended, graph, inside)
+        unseen = evidence_rows(cosine[own], pretended, graph, inside[own], hide=pretended[inside[own]])
+        tables.append((inside, own, seen, unseen))
+    known = np.concatenate([seen[own] for _, own, seen, _ in tables])
+    novel = np.concatenate([unseen for *_, unseen in tables])
+    of_known = np.concatenate([inside[own] for inside, own, _, _ in tables])
+    rest = [(inside[~stays[inside]], seen[~stays[inside]]) for inside, _, seen, _ in tables]
+    unlabelled, evidence = np.concatenate([i for i, _ in rest]), np.concatenate([s for _, s in rest])
+    found = separate(known, novel, evidence, pretended[of_known], folds[of_known], 0)
+    table = mass_table(found, pretended[of_known], log_size[of_known], log_size[unlabelled])
+    numbers, _ = class_numbers(table, len(visible), inside=True)
+    n_novel = max(expected_number(table, numbers) - len(visible), LEAST)
+    return float(np.log(n_novel / len(np.unique(y[unlabelled[hidden[y[unlabelled]]]]))))
+
+
+def widened(
+    draws: NDArray[np.float64], errors: NDArray[np.float64], n_old: int, random_state: int
+) -> NDArray[np.float64]:
+    """Draws of K with half of the mean square of the measured errors added to the variance of log K_novel.
+
+    Where nothing is novel there is nothing to be widened: a draw of K = |Y_l| stays what it is.
+    """
+    if not len(errors):
+        return draws
+    noise = np.random.RandomState(random_state).standard_normal(len(draws)) * np.sqrt((errors**2).mean() / 2)
+    return np.asarray(n_old + (draws - n_old) * np.exp(noise), dtype=np.float64)
