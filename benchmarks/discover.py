@@ -61,7 +61,8 @@ def main() -> None:
             interval = f"[{result['low']}, {result['high']}]"
             print(f"  K = {result['k']} {interval}, {result['n_old']} known; balanced {scores}")
             print(f"  known {result['known']}, novel {result['novel']}, unsure {result['unsure']}")
-            print(f"  calibration error on held-out labelled items: {100 * result['calibration_error']:.1f} %")
+            off, chance = (100 * result[f"calibration_{name}"] for name in ("error", "chance"))
+            print(f"  calibration error on held-out labelled items: {off:.1f} % ({chance:.1f} % would be chance)")
             print(
                 f"  wrong among unsure: {100 * wrong[unsure].mean():.1f} %, among the others: "
                 f"{100 * wrong[~unsure].mean():.1f} % ({wrong[unsure].mean() / wrong[~unsure].mean():.1f}×)",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ltgcd.calibration import LEAST, calibrate, calibration_error
@@ -44,6 +44,7 @@ def test_too_few_items_teach_nothing():
     assert calibrate(*draw(LEAST, 0)) is not None
 
 
+@settings(deadline=None)
 @given(st.integers(0, 100), st.sampled_from(["all right", "all wrong", "upside down", "constant"]))
 def test_odd_cases_stay_probabilities_and_in_order(seed, case):
     confidence, right = draw(60, seed)
@@ -64,3 +65,18 @@ def test_odd_cases_stay_probabilities_and_in_order(seed, case):
         assert found.apply(confidence).mean() > 0.9
     if case == "all wrong":
         assert found.apply(confidence).mean() < 0.1
+
+
+def test_chance_is_what_perfect_confidences_would_show() -> None:
+    """Few items, large bins of noise: a perfect model is as far off as `chance` says, and far less with many items."""
+    random = np.random.RandomState(0)
+    shown, said = [], []
+    for n in (400, 20_000):
+        p = random.uniform(0.3, 0.95, n)
+        errors = [calibration_error(p, random.rand(n) < p) for _ in range(30)]
+        found = calibrate(p, random.rand(n) < p)
+        assert found is not None
+        shown.append(float(np.mean(errors)))
+        said.append(found.chance)
+    assert said == pytest.approx(shown, rel=0.2)
+    assert said[1] < said[0] / 3

@@ -32,6 +32,8 @@ class Calibration:
     error, error_before : float
         Expected calibration error of the confidences, with the map (each item judged by a map that was learnt without
         it) and without.
+    chance : float
+        Error that perfectly calibrated confidences would show on as many items: the noise of small bins.
     """
 
     slope: float
@@ -39,6 +41,7 @@ class Calibration:
     n: int
     error: float
     error_before: float
+    chance: float = 0.0
 
     def apply(self, confidence: NDArray[np.floating]) -> NDArray[np.float32]:
         """Probability that a label of this confidence is right."""
@@ -57,19 +60,30 @@ def calibrate(confidence: NDArray[np.floating], right: NDArray[np.bool_], random
         slope, offset = _platt(confidence[fold != part], right[fold != part])
         judged[fold == part] = 1 / (1 + np.exp(-(slope * _log_odds(confidence[fold == part]) + offset)))
     slope, offset = _platt(confidence, right)
-    return Calibration(slope, offset, n, calibration_error(judged, right), calibration_error(confidence, right))
+    errors = (calibration_error(judged, right), calibration_error(confidence, right))
+    return Calibration(slope, offset, n, *errors, chance_error(judged))
 
 
 def calibration_error(confidence: NDArray[np.floating], right: NDArray[np.bool_], bins: int = BINS) -> float:
     """Expected calibration error: Σ_b n_b/n · |share right in b − mean confidence in b| over bins of equal number."""
-    if not len(right):
-        return 0.0
+    gaps = [abs(float(right[part].sum()) - float(confidence[part].sum())) for part in _bins(confidence, bins)]
+    return float(sum(gaps) / max(len(right), 1))
+
+
+def chance_error(confidence: NDArray[np.floating], bins: int = BINS) -> float:
+    """Calibration error that is expected of perfect confidences: E|x| of a normal x with each bin's variance."""
+    spread = [float((confidence[part] * (1 - confidence[part])).sum()) for part in _bins(confidence, bins)]
+    return float(np.sqrt(2 / np.pi) * np.sqrt(spread).sum() / max(len(confidence), 1))
+
+
+def _bins(confidence: NDArray[np.floating], bins: int) -> list[NDArray[np.int64]]:
+    """Rows by rising confidence, in bins of equal number.
+
+    Not of equal width: confidences crowd near 1, and an empty bin says nothing. With few items in each, the gap would
+    be the noise of a small sample.
+    """
     order = np.argsort(confidence, kind="stable")
-    # Bins of equal number, not width: confidences crowd near 1, and an empty bin says nothing. With few items in each,
-    # the gap would be the noise of a small sample.
-    parts = np.array_split(order, min(bins, max(1, len(order) // BIN_LEAST)))
-    gaps = [len(part) * abs(float(right[part].mean()) - float(confidence[part].mean())) for part in parts]
-    return float(sum(gaps) / len(right))
+    return np.array_split(order, min(bins, max(1, len(order) // BIN_LEAST)))
 
 
 def _platt(confidence: NDArray[np.floating], right: NDArray[np.bool_]) -> tuple[float, float]:

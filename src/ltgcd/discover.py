@@ -97,7 +97,8 @@ def discover(
     )
     table = read_assignments(folder)
     estimate = read_json(folder / "k_estimate.json") if k is None else None
-    error = read_metadata(table.schema).get("calibration_error")
+    told = read_metadata(table.schema)
+    error = told.get("calibration_error")
     shown, x = _shown(source, table.column("id").combine_chunks()), vectors(embedded)
     keep_features(folder, shown.collection.ids, x)  # also of images: another source may be embedded there later
     if not isinstance(collection.items, Vectors):
@@ -124,6 +125,7 @@ def discover(
         **{name: int((status == name).sum()) for name in ("known", "novel", "unsure")},
         "skipped": skipped,
         "calibration_error": error,
+        "calibration_chance": told.get("calibration_chance"),
         **{name: result[name] for name in ("acc", "balanced_acc", "seconds")},
         "report": str(page),
         "run": str(folder),

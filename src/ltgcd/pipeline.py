@@ -227,8 +227,10 @@ def _train(
     if store is not None:
         note["features"] = {key: value for key, value in store.key.items() if value is not None}
     result.fitted.save(folder, note)
-    error = round(calibration.error, 4) if calibration else None
-    write_assignments(folder, collection, labels, confidence, k, unsure, {"calibration_error": error})
+    told: dict[str, Any] = {"calibration_error": None, "calibration_chance": None}
+    if calibration:
+        told = {"calibration_error": round(calibration.error, 4), "calibration_chance": round(calibration.chance, 4)}
+    write_assignments(folder, collection, labels, confidence, k, unsure, told)
 
 
 def _record(folder: Path, line: dict[str, Any]) -> None:

@@ -165,7 +165,10 @@ def load_minilm(*, weights: str | Path | None = None) -> Backbone:
         raise InputError(f"There is no model in {folder}; give the folder that holds its config.json.")
 
     from transformers import AutoModel, AutoTokenizer  # noqa: PLC0415  (importing it takes seconds)
+    from transformers.utils import logging  # noqa: PLC0415
 
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # a second of loading needs no bar, and none may get between ours
     try:
         pooling = _pooling(folder)
         max_tokens = int(_read_json(folder / "sentence_bert_config.json").get("max_seq_length") or MAX_TOKENS)
@@ -176,6 +179,9 @@ def load_minilm(*, weights: str | Path | None = None) -> Backbone:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # settings that are not what they were
         reason = str(error).partition("\n")[0]
         raise InputError(f"The model in {folder} cannot be loaded ({reason}); give a complete folder.") from error
+    finally:
+        if bars:
+            logging.enable_progress_bar()
     # BERT's own pooling layer is not used here, and random where a checkpoint has none.
     if getattr(transformer, "pooler", None) is not None:
         transformer.pooler = None

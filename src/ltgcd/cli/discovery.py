@@ -62,7 +62,8 @@ def discover(
         counts = ", ".join(f"{result[name]:,} {name}" for name in ("known", "novel", "unsure"))
         print(f"Items: {counts}.")
         if result["calibration_error"] is not None:
-            print(f"Confidences are off by {100 * result['calibration_error']:.1f} % on held-out labelled items.")
+            off, chance = (100 * (result[f"calibration_{name}"] or 0) for name in ("error", "chance"))
+            print(f"Confidences are off by {off:.1f} % on held-out labelled items ({chance:.1f} % would be chance).")
         print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
         print(f"Look at it: {result['report']}")
 
