@@ -1,4 +1,4 @@
-"""The same tuning for every method: the learning rate, by held-out labelled items of CIFAR-100-LT alone.
+"""The same tuning for each method that is asked for: the learning rate, by held-out labelled items of CIFAR-100-LT.
 
     python benchmarks/tuning.py --work ltgcd-bench
 

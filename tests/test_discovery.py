@@ -153,6 +153,8 @@ def test_update_keeps_what_is_there_and_appends_what_is_not():
     again = model.update((centres[[4] * 6] + random.randn(6, 24) * 0.7).astype(np.float32))
     assert again.n_classes_ == 6
     assert (again.labels_[-6:] == 12).all()
+    model.update((centres[[5] * 6] + random.randn(6, 24) * 0.7).astype(np.float32))
+    assert set(zip(model.labels_[-6:], model.status_[-6:], strict=True)) == {(3, "known")}, "named once, known for good"
 
 
 def test_update_of_a_loaded_model_or_with_bad_labels_is_a_sentence(digits, fitted, tmp_path):

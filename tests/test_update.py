@@ -224,6 +224,26 @@ def test_a_run_without_its_features_asks_for_them(finished: Path, tmp_path: Path
     assert update_run(tmp_path / "trained", read_source(new))["n_added"] == 0
 
 
+def test_other_vectors_under_the_same_ids_are_refused(finished: Path, tmp_path: Path, new: Path) -> None:
+    """What a run is told to be made of is checked: noise, or vectors of another length, would poison what follows."""
+    old = finished.parent / "old.npz"
+    train(read_source(old), tmp_path / "trained", k=6)
+    held = dict(np.load(old))
+    for name, x in (("noise", held["x"][::-1]), ("short", held["x"][:, :5])):
+        np.savez(tmp_path / f"{name}.npz", **{**held, "x": x})
+        with pytest.raises(InputError, match="holds other vectors"):
+            update_run(tmp_path / "trained", read_source(new), base=tmp_path / f"{name}.npz")
+
+
+def test_assignments_that_another_tool_rewrote_are_refused(run: Path, new: Path) -> None:
+    path = run / "assignments.parquet"
+    pq.write_table(pq.read_table(path).replace_schema_metadata(None), path)
+    before = contents(run)
+    with pytest.raises(InputError, match="rewritten by another tool"):
+        update_run(run, read_source(new))
+    assert contents(run) == before
+
+
 def test_bad_input_is_a_sentence(run: Path, new: Path, tmp_path: Path) -> None:
     before = contents(run)
     np.savez(tmp_path / "narrow.npz", x=np.ones((5, 3)), y=np.full(5, -1), ids=np.array(list("abcde")))

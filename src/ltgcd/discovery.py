@@ -122,6 +122,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.confidence_ = fit.probabilities[np.arange(len(x)), chosen]
         self.status_ = np.where(chosen < len(known), "known", "novel")
         self._x, self._y = x, codes
+        self._named = np.empty(0, dtype=np.int64)  # classes that `update` was told of
         return self
 
     def update(self, X_new: ArrayLike, y_new: ArrayLike | None = None) -> CategoryDiscovery:
@@ -159,7 +160,8 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self._fitted, self.n_classes_ = done.fitted, done.fitted.k
         self.classes_ = np.concatenate([numbers, numbers.max() + 1 + np.arange(found)])
         status = np.where(done.labels < done.fitted.n_old, "known", "novel")
-        status = np.where(np.isin(self.classes_[done.labels], unheard), "known", status)
+        self._named = np.concatenate([self._named, unheard])
+        status = np.where(np.isin(self.classes_[done.labels], self._named), "known", status)
         self.labels_ = np.concatenate([self.labels_, self.classes_[done.labels]])
         self.confidence_ = np.concatenate([self.confidence_, done.confidence])
         self.status_ = np.concatenate([self.status_, np.where(done.unsure, "unsure", status)])

@@ -50,7 +50,7 @@ def open_run(folder: Path, config: dict[str, Any], source: Source) -> Path:
     """
     table = labels_table(source, {})
     checksum = checksum_rows(*(column.combine_chunks() for column in table.columns))
-    decisive = {**config, "labels_checksum": checksum, "features_checksum": _checksum(source.collection.items)}
+    decisive = {**config, "labels_checksum": checksum, "features_checksum": features_checksum(source.collection.items)}
     path = folder / "config.toml"
     if path.is_file():
         if read_config(folder).get("run") != decisive:
@@ -83,7 +83,7 @@ def _is_leftover(path: Path) -> bool:
     return set(read_metadata(schema)) == {"class_names"} and set(schema.names) <= {"id", "label", "y_true"}
 
 
-def _checksum(items: Items) -> str:
+def features_checksum(items: Items) -> str:
     """SHA-256 of embeddings, as the float32 that every method works in; other items have none."""
     if not isinstance(items, Vectors):
         return ""

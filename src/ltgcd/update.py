@@ -41,7 +41,14 @@ from ltgcd.prediction import PROTOTYPES, RunModel, embed_new, extended, load_run
 from ltgcd.report.categories import align, directions
 from ltgcd.report.layout import SAMPLE, map_items
 from ltgcd.report.page import write_report
-from ltgcd.runs import assignments_table, class_name, read_assignments, read_config, read_run_labels
+from ltgcd.runs import (
+    assignments_table,
+    class_name,
+    features_checksum,
+    read_assignments,
+    read_config,
+    read_run_labels,
+)
 from ltgcd.sources import labels_table, read_source
 from ltgcd.storage import atomic_path, read_json, read_metadata, with_metadata
 from ltgcd.whitening import class_means, normalise
@@ -75,6 +82,11 @@ def update_run(
     """
     started = time.perf_counter()
     config, before = read_config(run), read_assignments(run)
+    if "k" not in read_metadata(before.schema):
+        raise InputError(
+            f"{run / 'assignments.parquet'} was rewritten by another tool and no longer says how many classes and "
+            "updates the run has; restore it, or start the run again in a new folder."
+        )
     model = load_run_model(run, weights)
     _settle_labels(run, before, model.updates)
     held = before.column("id").combine_chunks()
@@ -114,6 +126,9 @@ def _features_of_run(run: Path, before: pa.Table, base: Path | None) -> NDArray[
     if kept is None and base is not None:
         source = read_source(base)
         kept = Features(source.collection.ids, vectors(source))
+        own = Vectors(kept.of(read_run_labels(run).ids, run))
+        if features_checksum(own) != read_config(run)["run"].get("features_checksum"):
+            raise InputError(f"{base} holds other vectors than {run} was made from; give the embeddings of the run.")
     if kept is None:
         raise InputError(
             f"{run} keeps no features of its items; give the embeddings that it was made from with --source."

@@ -192,7 +192,7 @@ def settings_of(cell: Cell) -> dict[str, Any]:
 
 def is_outdated(cell: Cell, record: dict[str, Any]) -> bool:
     """Whether a finished cell was run with other settings than its presets have by now."""
-    return "settings" in record and record["settings"] != settings_of(cell)
+    return bool(record.get("settings", {}) != settings_of(cell))
 
 
 # ---------------------------------------------------------------- splits

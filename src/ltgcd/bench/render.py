@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ltgcd.bench.cells import is_outdated
 from ltgcd.bench.tables import Claim, Column, Row, Setting, Table, cell_of
 from ltgcd.datasets import get_dataset
 from ltgcd.methods import CLUSTERINGS
@@ -122,8 +123,9 @@ def _found(
 ) -> Found:
     values, which, minutes = [], [], []
     for seed in range(seeds):
-        record = records.get(cell_of(table, column, row, settings, backbone, regime, seed).key)
-        if record is not None and (shown := _shown(row, record)) is not None:
+        cell = cell_of(table, column, row, settings, backbone, regime, seed)
+        record = records.get(cell.key)
+        if record is not None and not is_outdated(cell, record) and (shown := _shown(row, record)) is not None:
             values.append(shown)
             which.append(seed)
             if record.get("minutes") is not None:
@@ -289,18 +291,18 @@ def _summary(table: Table, found: dict[tuple[str, str], Found]) -> list[str]:
 
 def verdict(claim: Claim, table: Table, found: dict[tuple[str, str], Found]) -> str:
     """A sentence on whether a direction of the paper is there, with the figures and the seeds that agree."""
-    rows, by = {row.id: row for row in table.rows}, "The paper" if table.paper != "–" else "We"
+    rows = {row.id: row for row in table.rows}
     at = GROUPS.index(claim.measure) if claim.measure in GROUPS else 0
     if claim.gap:
         series = [_by_seed(found[column, claim.gap[0]], at) for column in claim.over]
         others = [_by_seed(found[column, claim.gap[1]], at) for column in claim.over]
         leads = [{seed: a[seed] - b[seed] for seed in a if seed in b} for a, b in zip(series, others, strict=True)]
-        return _said(claim, by, [("", leads)], rising=True)
+        return _said(claim, [("", leads)], rising=True)
     columns = []
     for column in table.columns:
         columns.append((column.title, [_by_seed(found[column.id, row], at) for row in claim.falling]))
     words = " > ".join(rows[row].title for row in claim.falling)
-    return _said(claim, by, columns, rising=False, words=f" [{words}]")
+    return _said(claim, columns, rising=False, words=f" [{words}]")
 
 
 def _by_seed(one: Found, at: int) -> dict[int, float]:
@@ -311,9 +313,7 @@ def _by_seed(one: Found, at: int) -> dict[int, float]:
     }
 
 
-def _said(
-    claim: Claim, by: str, columns: list[tuple[str, list[dict[int, float]]]], *, rising: bool, words: str = ""
-) -> str:
+def _said(claim: Claim, columns: list[tuple[str, list[dict[int, float]]]], *, rising: bool, words: str = "") -> str:
     parts = []
     for title, series in columns:
         seeds = sorted(set.intersection(*(set(one) for one in series)))
@@ -322,13 +322,17 @@ def _said(
         means = [float(np.mean([one[seed] for seed in seeds])) for one in series]
         holds = sum(_ordered([one[seed] for one in series], rising) for seed in seeds)
         shown = f"{' → '.join(f'{m:.1f}' for m in means)}; in {holds} of {len(seeds)} seeds"
-        if _ordered(means, rising):
+        against = sum(_ordered([one[seed] for one in series][::-1], rising) for seed in seeds)
+        if holds == len(seeds):
             said = "reproduced"
-        elif _ordered(means[::-1], rising):
+        elif against == len(seeds):
             said = "**the reverse**"
+        elif _ordered(means, rising):
+            said = "on average only"
         else:
             said = "**not reproduced**"
         parts.append(f"{title + ': ' if title else ''}{said} ({shown})")
+    by = "The paper" if claim.by == "paper" else "Ours"
     return f"- {by}: {claim.says}{words}. " + ("; ".join(parts) + "." if parts else "Not run yet.")
 
 

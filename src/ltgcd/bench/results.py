@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from io import BufferedRandom
 from pathlib import Path
 from typing import Any, get_args
 
@@ -51,6 +52,7 @@ def append_record(folder: Path, cell: Cell, figures: dict[str, Any]) -> dict[str
     path = folder / f"{cell.runs}.jsonl"
     path.touch()
     with path.open("r+b") as file:
+        _lock(file)
         whole = file.read().rfind(b"\n") + 1
         file.seek(whole)  # what a kill cut short is written over
         file.truncate()
@@ -58,3 +60,12 @@ def append_record(folder: Path, cell: Cell, figures: dict[str, Any]) -> dict[str
         file.flush()
         os.fsync(file.fileno())
     return record
+
+
+def _lock(file: BufferedRandom) -> None:
+    """Wait for another process that is writing; the lock goes when the file is closed."""
+    try:
+        import fcntl  # noqa: PLC0415 - not on Windows, where two benches at once are not noticed
+    except ImportError:
+        return
+    fcntl.flock(file, fcntl.LOCK_EX)

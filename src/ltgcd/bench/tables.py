@@ -29,12 +29,15 @@ Shows = Literal[
 ]
 BACKBONES = "backbones.toml"
 READINGS = {"peaks-literal": LITERAL, "peaks-merged": PeakConfig()}  # the estimates whose settings can be changed
+MEASURES = ("all", "old", "new", "lambda", "k", "seconds")
 SPLIT_KEYS = ("preset", "imbalance", "n_old", "n_new")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One run, and everything that decides its figures; None where a field has no meaning.
+    """One run, and what decides its figures besides the code; None where a field has no meaning.
+
+    The engine that embeds is not among it: engines differ by rounding.
 
     Attributes
     ----------
@@ -104,8 +107,8 @@ class Claim:
     """A direction that the paper states.
 
     `says` is the claim in words. Either the figures of the rows `falling` fall in this order, in each column; or the
-    lead of the row ``gap[0]`` over ``gap[1]`` grows along the columns `over`. `measure` is all, old or new for
-    accuracies.
+    lead of the row ``gap[0]`` over ``gap[1]`` grows along the columns `over`. `measure` is one of `MEASURES`; `by` is
+    "paper", or "ours" where the paper does not say it.
     """
 
     says: str
@@ -113,6 +116,7 @@ class Claim:
     falling: tuple[str, ...] = ()
     gap: tuple[str, ...] = ()
     over: tuple[str, ...] = ()
+    by: str = "paper"
 
 
 @dataclass(frozen=True)
@@ -154,7 +158,15 @@ class Setting:
 def read_settings(folder: Path) -> dict[str, Setting]:
     """The backbones of ``backbones.toml``; the first one is the default."""
     held = _toml(folder / BACKBONES)
-    return {name: _made(Setting, {"name": name, **value}, f"[{name}] of {BACKBONES}") for name, value in held.items()}
+    settings: dict[str, Setting] = {}
+    for name, value in held.items():
+        where = f"[{name}] of {BACKBONES}"
+        settings[name] = _made(Setting, _over({"name": name}, value), where)
+        if not settings[name].regimes or set(settings[name].regimes) - set(get_args(Regime)):
+            raise InputError(f"'regimes' of {where} are some of {', '.join(get_args(Regime))}.")
+    if not settings:
+        raise InputError(f"{folder / BACKBONES} names no backbone.")
+    return settings
 
 
 def read_tables(folder: Path) -> dict[str, Table]:
@@ -174,7 +186,7 @@ def _table(path: Path) -> Table:
         raise InputError(f"'shows' of {path.name} is one of {', '.join(get_args(Shows))}, not '{shows}'.")
     columns = tuple(_made(Column, value, f"a dataset of {path.name}") for value in held.pop("datasets", []))
     defaults = {"method": None, "preset": "default", "changes": {}, "paper": {}, "shows": shows}
-    rows = tuple(_made(Row, {**defaults, **value}, f"a row of {path.name}") for value in held.pop("rows", []))
+    rows = tuple(_made(Row, _over(defaults, value), f"a row of {path.name}") for value in held.pop("rows", []))
     claims = tuple(_made(Claim, value, f"a claim of {path.name}") for value in held.pop("claims", []))
     parts = {"name": path.stem, "columns": columns, "rows": rows, "claims": claims}
     table: Table = _made(Table, {**held, **parts}, path.name)
@@ -182,14 +194,22 @@ def _table(path: Path) -> Table:
     return table
 
 
+def _over(defaults: dict[str, Any], value: Any) -> Any:  # noqa: ANN401 - what a person wrote
+    return {**defaults, **value} if isinstance(value, dict) else value
+
+
 def _check(table: Table) -> None:
     """Refuse what could only fail after hours: unknown datasets, methods, settings, or names in claims."""
+    if table.runs not in get_args(Runs):
+        raise InputError(f"'runs' of {table.name} is one of {', '.join(get_args(Runs))}, not '{table.runs}'.")
     ids = {"row": [row.id for row in table.rows], "dataset": [column.id for column in table.columns]}
     for kind, names in ids.items():
         if len(set(names)) != len(names) or not names:
             raise InputError(f"Every {kind} of table {table.name} needs an id of its own, and there must be one.")
     for column in table.columns:
         get_dataset(column.name)
+        if not all(isinstance(column.split.get(key, 1), int) for key in ("n_old", "n_new")):
+            raise InputError(f"'n_old' and 'n_new' of '{column.id}' in {table.name} are whole numbers.")
         if unknown := set(column.split) - set(SPLIT_KEYS):
             raise InputError(
                 f"The split of '{column.id}' in {table.name} has {sorted(unknown)}; it takes {SPLIT_KEYS}."
@@ -199,11 +219,17 @@ def _check(table: Table) -> None:
             raise InputError(f"Row '{row.id}' of {table.name} names the datasets {sorted(unknown)}, which it lacks.")
         _check_method(table, row)
     for claim in table.claims:
-        for kind, wanted in (("row", (*claim.falling, *claim.gap)), ("dataset", claim.over)):
-            if unknown := set(wanted) - set(ids[kind]):
-                raise InputError(f"A claim of {table.name} names the {kind}s {sorted(unknown)}, which it lacks.")
-        if bool(claim.falling) == bool(claim.gap and claim.over):
-            raise InputError(f"A claim of {table.name} has either 'falling', or 'gap' and 'over'.")
+        _check_claim(table, claim, ids)
+
+
+def _check_claim(table: Table, claim: Claim, ids: dict[str, list[str]]) -> None:
+    for kind, wanted in (("row", (*claim.falling, *claim.gap)), ("dataset", claim.over)):
+        if unknown := set(wanted) - set(ids[kind]):
+            raise InputError(f"A claim of {table.name} names the {kind}s {sorted(unknown)}, which it lacks.")
+    if claim.measure not in MEASURES or claim.by not in ("paper", "ours"):
+        raise InputError(f"A claim of {table.name} measures one of {', '.join(MEASURES)}, 'by' paper or ours.")
+    if bool(claim.falling) == bool(claim.gap and claim.over):
+        raise InputError(f"A claim of {table.name} has either 'falling', or 'gap' and 'over'.")
 
 
 def _check_method(table: Table, row: Row) -> None:
@@ -222,8 +248,10 @@ def _check_method(table: Table, row: Row) -> None:
         changed(READINGS[row.method], row.changes)
 
 
-def _made(kind: Any, value: dict[str, Any], where: str) -> Any:  # noqa: ANN401 - one of the dataclasses above
+def _made(kind: Any, value: Any, where: str) -> Any:  # noqa: ANN401 - one of the dataclasses above
     """A dataclass from a TOML table, or a sentence about a key that is unknown or missing."""
+    if not isinstance(value, dict):
+        raise InputError(f"{where} must be a table of keys and values, not {value!r}.")
     fields = {f.name: f for f in dataclasses.fields(kind)}
     if unknown := sorted(set(value) - set(fields)):
         raise InputError(f"{where} has the unknown key '{unknown[0]}'; its keys are {', '.join(fields)}.")
