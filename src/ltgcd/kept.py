@@ -62,7 +62,7 @@ def keep_features(run: Path, ids: pa.StringArray, x: NDArray[np.floating]) -> No
 
 def keep_items(run: Path, collection: Collection) -> None:
     """Write where the images of a run are, or what its texts say."""
-    _write(run / ITEMS, _manifest(run, _on_disk(collection, run / "images.parquet")))
+    write_table(run / ITEMS, _manifest(run, _on_disk(collection, run / "images.parquet")))
 
 
 def kept_kind(run: Path) -> Kind:
@@ -79,7 +79,7 @@ def add_items(run: Path, ids: pa.StringArray, new: Collection, part: Path) -> No
     if not isinstance(new.items, Texts):
         paths = held.column("path").combine_chunks()
         new = _in_form_of(items_from_addresses(run, paths), new, part)
-    _write(run / ITEMS, pa.concat_tables([held, _manifest(run, new)]))
+    write_table(run / ITEMS, pa.concat_tables([held, _manifest(run, new)]))
 
 
 def kept_items(run: Path) -> Collection | None:
@@ -101,7 +101,8 @@ def _manifest(run: Path, collection: Collection) -> pa.Table:
     return pa.table({"id": table.column("id"), what: table.column(what).cast(form)})
 
 
-def _write(path: Path, table: pa.Table) -> None:
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a parquet file that is whole or not there."""
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary)
 
@@ -113,7 +114,7 @@ def _on_disk(collection: Collection, path: Path, column: str = "image") -> Colle
     write_manifest(path, Source(collection, None), {})
     if column != "image":
         table = read_parquet(path)
-        _write(path, table.rename_columns([column if name == "image" else name for name in table.column_names]))
+        write_table(path, table.rename_columns([column if name == "image" else name for name in table.column_names]))
     return Collection(collection.ids, read_source(path).collection.items, collection.y, collection.class_names)
 
 

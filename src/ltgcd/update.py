@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
@@ -33,6 +32,7 @@ from ltgcd.kept import (
     kept_items,
     kept_kind,
     kept_map,
+    write_table,
 )
 from ltgcd.labels import codes_of, names_of
 from ltgcd.parquet import read_parquet
@@ -50,7 +50,7 @@ from ltgcd.runs import (
     read_run_labels,
 )
 from ltgcd.sources import labels_table, read_source
-from ltgcd.storage import atomic_path, read_json, read_metadata, with_metadata
+from ltgcd.storage import read_json, read_metadata, with_metadata
 from ltgcd.whitening import class_means, normalise
 
 
@@ -216,13 +216,13 @@ def _added(
         write_tensors(part / PROTOTYPES, tensors, {})
     else:
         (part / PROTOTYPES).unlink(missing_ok=True)  # of another update that was killed here
-    _write(part / "split.parquet", labels_table(source, {}).take(pa.array(rows)))
+    write_table(part / "split.parquet", labels_table(source, {}).take(pa.array(rows)))
     ids = pa.concat_arrays([ids_old, ids_new])
     keep_features(run, ids, x)
     if kept_kind(run) != "vector":
         add_items(run, ids_old, source.collection.select(rows), part)
     _place(run, ids_old, ids, x, done.labels, model.fitted.k)
-    _write(run / "assignments.parquet", table)
+    write_table(run / "assignments.parquet", table)
     return table
 
 
@@ -280,7 +280,7 @@ def _settle_labels(run: Path, table: pa.Table, updates: int) -> None:
         parts.append(part)
     bare = [part.replace_schema_metadata(None) for part in parts]
     merged = pa.concat_tables(bare, promote_options="default")
-    _write(path, with_metadata(merged, {**read_metadata(held.schema), "class_names": names}))
+    write_table(path, with_metadata(merged, {**read_metadata(held.schema), "class_names": names}))
 
 
 def _occurs(part: pa.Table, name: str) -> bool:
@@ -349,8 +349,3 @@ def _sizes(table: pa.Table) -> dict[tuple[int, str], int]:
 
 def _mtime(path: Path) -> float:
     return path.stat().st_mtime
-
-
-def _write(path: Path, table: pa.Table) -> None:
-    with atomic_path(path) as temporary:
-        pq.write_table(table, temporary)
