@@ -277,12 +277,12 @@ def test_a_table_runs_once_and_its_figures_are_the_evaluation_s(tables: Path, da
 def test_the_page_is_a_function_of_the_records(tables: Path, data: Path, tmp_path: Path) -> None:
     bench = opened(tables, tmp_path, data)
     bench.run(bench.planned("tiny", [], 2))
-    path = bench.write_page(3)
+    path = bench.write_page()
     first = path.read_bytes()
     lines = (tmp_path / "results" / "train.jsonl").read_text().splitlines()
     (tmp_path / "results" / "train.jsonl").write_text("\n".join(reversed(lines)) + "\n")  # their order says nothing
     path.unlink()
-    assert opened(tables, tmp_path).write_page(3).read_bytes() == first  # nor does it need the data
+    assert opened(tables, tmp_path).write_page().read_bytes() == first  # nor does it need the data
     text = first.decode()
     assert "MiniLM, frozen" in text
     assert "40 / 50 / 10" in text
@@ -299,7 +299,7 @@ def test_what_was_not_run_says_how_to_get_it(tables: Path, tmp_path: Path) -> No
     plan = bench.planned("tiny", [], 1)
     assert (plan["todo"], plan["missing"]) == (0, 3)
     assert bench.run(plan) == {"ran": 0, "done": 0, "missing": 3}
-    text = bench.write_page(1).read_text()
+    text = bench.write_page().read_text()
     assert "not run: [how to get it]" in text
     assert "- BANKING77: `ltgcd datasets get banking77`." in text
     assert "Not run yet." in text  # the claim
@@ -390,7 +390,7 @@ def test_the_page_of_the_repository_is_rendered_from_its_records() -> None:
     page = ROOT / "benchmarks" / "RESULTS.md"
     bench = Bench.opened(TABLES, ROOT / "benchmarks" / "results", ROOT / "nowhere", None)
     pictures = [f"figures/{path.name}" for path in sorted((ROOT / "benchmarks" / "figures").glob("*.svg"))]
-    text = render(list(bench.tables.values()), bench.settings, read_records(bench.results), 3, pictures)
+    text = render(list(bench.tables.values()), bench.settings, read_records(bench.results), pictures)
     assert page.read_text() == text
 
 

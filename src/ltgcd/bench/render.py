@@ -29,10 +29,9 @@ class Found(NamedTuple):
     minutes: list[float]
 
 
-def render(
-    tables: Sequence[Table], settings: dict[str, Setting], records: Records, seeds: int, figures: Sequence[str] = ()
-) -> str:
-    """The whole page, in Markdown; `figures` are files beside it that are shown at its end."""
+def render(tables: Sequence[Table], settings: dict[str, Setting], records: Records, figures: Sequence[str] = ()) -> str:
+    """The whole page, in Markdown, of every seed that was run; `figures` are files that are shown at its end."""
+    seeds = 1 + max((record["cell"]["seed"] for record in records.values()), default=0)
     text = [
         "# Results\n",
         "Rendered by `ltgcd bench --render` from `results/*.jsonl`: a line is a cell with the checksum of its split, "

@@ -109,12 +109,12 @@ class Bench:
             self.notify(_told(record))
         return {"ran": ran, **{name: plan[name] for name in ("done", "missing")}}
 
-    def write_page(self, seeds: int) -> Path:
+    def write_page(self) -> Path:
         """Write ``RESULTS.md`` beside the folder of the results, from what is finished."""
         path = self.results.parent / PAGE
         pictures = sorted((self.results.parent / FIGURES).glob("*.svg"))
         shown = [f"{FIGURES}/{picture.name}" for picture in pictures]
-        text = render(list(self.tables.values()), self.settings, read_records(self.results), seeds, shown)
+        text = render(list(self.tables.values()), self.settings, read_records(self.results), shown)
         with atomic_path(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
         return path

@@ -59,16 +59,16 @@ def bench(
             from ltgcd.bench.figures import write_figures
 
             drawn = write_figures(made, seeds, backbone, regime)
-            return {"figures": [str(path) for path in drawn], "path": str(made.write_page(seeds))}
+            return {"figures": [str(path) for path in drawn], "path": str(made.write_page())}
         if render or (table is None and not dry_run):
             if table is None and not render:
                 raise InputError(f"Name a table, or 'all': {', '.join(made.tables)}.")
-            return {"path": str(made.write_page(seeds))}
+            return {"path": str(made.write_page())}
         asked = [word.split(",") for word in only or []]
         plan = made.planned(table or "all", asked, seeds, backbone, regime)
         if dry_run:
             return plan
-        return {**made.run(plan), "path": str(made.write_page(seeds))}
+        return {**made.run(plan), "path": str(made.write_page())}
 
     def show(result: dict[str, Any]) -> None:
         for cell in result.get("cells", []) if dry_run else []:
