@@ -18,7 +18,7 @@ import pytest
 
 from conftest import ROOT, run_cli
 from ltgcd.bench import cells as cells_module
-from ltgcd.bench.cells import Workshop, as_split, scored
+from ltgcd.bench.cells import Workshop, as_split, current_records, scored
 from ltgcd.bench.render import Found, render, verdict
 from ltgcd.bench.results import append_record, read_records
 from ltgcd.bench.runner import Bench
@@ -390,7 +390,7 @@ def test_the_page_of_the_repository_is_rendered_from_its_records() -> None:
     page = ROOT / "benchmarks" / "RESULTS.md"
     bench = Bench.opened(TABLES, ROOT / "benchmarks" / "results", ROOT / "nowhere", None)
     pictures = [f"figures/{path.name}" for path in sorted((ROOT / "benchmarks" / "figures").glob("*.svg"))]
-    text = render(list(bench.tables.values()), bench.settings, read_records(bench.results), pictures)
+    text = render(list(bench.tables.values()), bench.settings, current_records(bench.results), pictures)
     assert page.read_text() == text
 
 
@@ -411,6 +411,7 @@ def test_a_cell_of_other_presets_is_run_again(
     monkeypatch.setattr("ltgcd.pipeline.preset", other)
     plan = bench.planned("tiny", [["kmeans", "simgcd"]], 1)
     assert [cell["row"] for cell in plan["cells"] if cell["state"] == "todo"] == ["simgcd"]
+    assert [r["cell"]["method"] for r in current_records(tmp_path / "results").values()] == ["kmeans"]  # page, figures
     assert bench.run(plan)["ran"] == 1
     (record,) = [r for r in read_records(tmp_path / "results").values() if r["cell"]["method"] == "simgcd"]
     assert record["settings"]["dropout"] == 0.1

@@ -53,8 +53,13 @@ class KnownShare:
 
     def posterior(self) -> NDArray[np.float64]:
         """P(known) of each unlabelled item at the estimated share."""
-        odds = np.exp(np.clip(self.unlabelled, -30, 30)) * self.share
-        return odds / (odds + 1 - self.share)
+        return posterior(self.unlabelled, self.share)
+
+
+def posterior(log_odds: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """P(known) of items with these log-odds (n,) where this share of all is known."""
+    odds = np.exp(np.clip(log_odds, -30, 30)) * share
+    return np.asarray(odds / (odds + 1 - share), dtype=np.float64)
 
 
 def known_share(

@@ -21,7 +21,7 @@ from sknetwork.clustering import Louvain
 from ltgcd.collection import UNLABELLED
 from ltgcd.communities import NEIGHBOURS, SMALLEST
 from ltgcd.known_share import NEIGHBOURS as EVIDENCE_NEIGHBOURS
-from ltgcd.known_share import known_share, mixture_share
+from ltgcd.known_share import known_share, mixture_share, posterior
 from ltgcd.neighbours import NeighbourGraph, knn_graph
 from ltgcd.whitening import class_means, fit_whitening, normalise, principal_components
 
@@ -108,9 +108,7 @@ def explained(
     """
     place = np.cumsum(classes == UNLABELLED) - 1
     odds = known_share(z, classes, graph, random_state).unlabelled[place[asked]]
-    share = mixture_share(odds)
-    ratio = np.exp(np.clip(odds, -30, 30)) * share
-    return np.asarray(ratio / (ratio + 1 - share), dtype=np.float64)
+    return posterior(odds, mixture_share(odds))
 
 
 def neighbour_groups(graph: NeighbourGraph, rows: NDArray[np.int64], random_state: int = 0) -> NDArray[np.int64]:

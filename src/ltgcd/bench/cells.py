@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ltgcd.backbones import load_backbone
+from ltgcd.bench.results import read_records
 from ltgcd.bench.tables import READINGS, Cell, Setting
 from ltgcd.collection import UNLABELLED, Collection, Source, imbalance_factor, positions
 from ltgcd.datasets import class_order, get_dataset, load_pool
@@ -190,9 +191,13 @@ def settings_of(cell: Cell) -> dict[str, Any]:
     return dataclasses.asdict(changed(base, cell.changes))
 
 
-def is_outdated(cell: Cell, record: dict[str, Any]) -> bool:
-    """Whether a finished cell was run with other settings than its presets have by now."""
-    return bool(record.get("settings", {}) != settings_of(cell))
+def current_records(folder: Path) -> dict[str, dict[str, Any]]:
+    """The finished cells of a folder, without those that were run with other settings than the presets have by now."""
+    return {
+        key: record
+        for key, record in read_records(folder).items()
+        if record.get("settings", {}) == settings_of(Cell(**record["cell"]))
+    }
 
 
 # ---------------------------------------------------------------- splits

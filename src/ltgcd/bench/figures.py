@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ltgcd.bench.cells import current_records
 from ltgcd.bench.charts import (
     METHODS,
     NEW,
@@ -27,7 +28,6 @@ from ltgcd.bench.charts import (
 )
 from ltgcd.bench.density_map import DensityMap, density_map, draw_density_map
 from ltgcd.bench.render import GROUPS, Records
-from ltgcd.bench.results import read_records
 from ltgcd.bench.runner import FIGURES, Bench
 from ltgcd.bench.tables import Column, Row, Setting, Table, cell_of, regime_of, setting_of
 from ltgcd.pipeline import Notify, silent
@@ -311,7 +311,7 @@ def _saved(figure: Any, path: Path) -> Path:  # noqa: ANN401
 def write_figures(bench: Bench, seeds: int = 3, backbone: str | None = None, regime: str | None = None) -> list[Path]:
     """Draw the figures of a bench into the folder beside its results; the map from the run of our method, seed 0."""
     repeatable()  # what could not be drawn is refused before the work
-    evidence = Evidence(bench.tables, bench.settings, read_records(bench.results), seeds, backbone, regime)
+    evidence = Evidence(bench.tables, bench.settings, current_records(bench.results), seeds, backbone, regime)
     picture, main = None, bench.tables.get("main")
     places = [(c, r) for c in main.columns for r in main.rows if (c.id, r.id) == MAP] if main else []
     for column, row in places:

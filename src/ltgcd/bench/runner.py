@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ltgcd.bench.cells import Workshop, is_outdated
+from ltgcd.bench.cells import Workshop, current_records
 from ltgcd.bench.render import render
-from ltgcd.bench.results import append_record, read_records
+from ltgcd.bench.results import append_record
 from ltgcd.bench.tables import Cell, Setting, Table, cells_of, read_settings, read_tables
 from ltgcd.datasets import data_root, get_dataset, locate
 from ltgcd.errors import InputError
@@ -60,7 +60,7 @@ class Bench:
             raise InputError(f"There is no table '{name}'; choose one of {', '.join(self.tables)}, or all.")
         chosen = list(self.tables.values()) if name == "all" else [self.tables[name]]
         self._check_words(chosen, only)
-        records, root = read_records(self.results), data_root(self.workshop.data)
+        records, root = current_records(self.results), data_root(self.workshop.data)
         cells: list[dict[str, Any]] = []
         seen: set[str] = set()
         for table in chosen:
@@ -70,8 +70,7 @@ class Bench:
                     continue
                 seen.add(cell.key)
                 here = locate(get_dataset(cell.dataset), root) is not None
-                done = cell.key in records and not is_outdated(cell, records[cell.key])
-                state = "done" if done else "todo" if here else "no data"
+                state = "done" if cell.key in records else "todo" if here else "no data"
                 cells.append(
                     {
                         "key": cell.key,
@@ -100,8 +99,7 @@ class Bench:
         ran, todo = 0, [cell for cell in plan["cells"] if cell["state"] == "todo"]
         for number, line in enumerate(todo, 1):
             cell = Cell(**line["cell"])
-            found = read_records(self.results).get(cell.key)
-            if found is not None and not is_outdated(cell, found):
+            if cell.key in current_records(self.results):
                 continue  # another process was faster
             self.notify(f"{number} of {len(todo)}: {line['table']}, {line['dataset']}, {line['row']}, seed {cell.seed}")
             record = append_record(self.results, cell, self.workshop.run(cell))
@@ -114,7 +112,7 @@ class Bench:
         path = self.results.parent / PAGE
         pictures = sorted((self.results.parent / FIGURES).glob("*.svg"))
         shown = [f"{FIGURES}/{picture.name}" for picture in pictures]
-        text = render(list(self.tables.values()), self.settings, read_records(self.results), shown)
+        text = render(list(self.tables.values()), self.settings, current_records(self.results), shown)
         with atomic_path(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
         return path
