@@ -151,11 +151,11 @@ def test_the_measured_error_is_small_on_easy_data_and_absent_without_classes() -
     x, true = classes_of([30] * 16)
     z = principal_components(x)
     graph, y = knn_graph(z, 30), np.where(np.arange(len(x)) % 3 == 0, -1, true)
-    white, size = within_class_whitening(z, y, 16), mean_log_size(z, graph, 8)
-    errors = measured_error(z, white, y, graph, size, 0)
+    size = mean_log_size(z, graph, 8)
+    errors = measured_error(z, y, graph, size, 0)
     assert errors.shape == (HALVES,)
     assert np.abs(errors).max() < 0.35
-    assert not len(measured_error(z, white, np.where(y < 3, y, -1), graph, size, 0))
+    assert not len(measured_error(z, np.where(y < 3, y, -1), graph, size, 0))
 
 
 def test_widened_draws_by_hand() -> None:

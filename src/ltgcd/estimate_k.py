@@ -155,7 +155,7 @@ def _by_known_share(task: _Task) -> _Result:
     k = int(np.clip(round(expected_number(table, numbers)), task.n_old, ceiling))
     white = within_class_whitening(z, task.y, task.n_old)
     draws, shares = bootstrap(table, task.n_old, inside=inside, random_state=task.random_state)
-    errors = measured_error(z, white, task.y, graph, log_size, task.random_state)
+    errors = measured_error(z, task.y, graph, log_size, task.random_state)
     tail = (1 - LEVEL) / 2
     bounds = np.quantile(widened(draws, errors, task.n_old, task.random_state), [tail, 1 - tail])
     low = int(np.clip(np.floor(bounds[0]), task.n_old, k))

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from ltgcd.class_mass import MassTable, class_numbers, expected_number, mass_share, mass_table
 from ltgcd.collection import UNLABELLED
-from ltgcd.known_share import evidence_rows, mixture_share, row_folds, separate
+from ltgcd.known_share import evidence, hidden_evidence, mixture_share, row_folds, separate
 from ltgcd.neighbours import NeighbourGraph
-from ltgcd.whitening import class_means, normalise
 
 BOOTSTRAPS = 200
 HALVES = 6
@@ -85,7 +84,6 @@ def _mixed_share(
 
 def measured_error(
     z: NDArray[np.float32],
-    white: NDArray[np.float32],
     y: NDArray[np.int64],
     graph: NeighbourGraph,
     log_size: NDArray[np.float64],
@@ -95,8 +93,8 @@ def measured_error(
 
     Parameters
     ----------
-    z, white : ndarray, shape (N, d)
-        Principal components, and the same whitened by all labels.
+    z : ndarray, shape (N, d)
+        Principal components of the features.
     y : ndarray of int64, shape (N,)
         Labels, -1 for D^u, whose items take part as neighbours without a label only.
     graph : NeighbourGraph
@@ -116,19 +114,20 @@ def measured_error(
         hidden = np.zeros(int(classes.max()) + 1, dtype=np.bool_)
         hidden[random.choice(classes, len(classes) // 2, replace=False)] = True
         keeps = row_folds(z, random_state + 1 + half) < LABELLED_FOLDS
-        error = _error_of_a_half(white, y, graph, log_size, folds, hidden, keeps)
+        error = _error_of_a_half(z, y, graph, log_size, folds, hidden, keeps, random_state)
         errors += [] if error is None else [error]
     return np.array(errors)
 
 
 def _error_of_a_half(
-    white: NDArray[np.float32],
+    z: NDArray[np.float32],
     y: NDArray[np.int64],
     graph: NeighbourGraph,
     log_size: NDArray[np.float64],
     folds: NDArray[np.int64],
     hidden: NDArray[np.bool_],
     keeps: NDArray[np.bool_],
+    random_state: int,
 ) -> float | None:
     """The error with these classes hidden (C,), where only these items keep their label (N,); None if it can't be."""
     rows = np.flatnonzero(y != UNLABELLED)
@@ -141,23 +140,12 @@ def _error_of_a_half(
     unlabelled = rows[~stays[rows]]
     if len(visible) < 2 or not len(unlabelled):
         return None
-    tables = []
-    for fold in np.unique(folds[rows]):
-        means, counts = class_means(white, np.where(folds == fold, UNLABELLED, pretended), len(visible))
-        inside = rows[folds[rows] == fold]
-        cosine = (white[inside] @ normalise(means).T).astype(np.float64)
-        cosine[:, counts == 0] = -1.0
-        own = np.flatnonzero(stays[inside])
-        seen = evidence_rows(cosine, pretended, graph, inside)
-        unseen = evidence_rows(cosine[own], pretended, graph, inside[own], hide=pretended[inside[own]])
-        tables.append((inside, own, seen, unseen))
-    known = np.concatenate([seen[own] for _, own, seen, _ in tables])
-    novel = np.concatenate([unseen for *_, unseen in tables])
-    of_known = np.concatenate([inside[own] for inside, own, _, _ in tables])
-    rest = [(inside[~stays[inside]], seen[~stays[inside]]) for inside, _, seen, _ in tables]
-    unlabelled, evidence = np.concatenate([i for i, _ in rest]), np.concatenate([s for _, s in rest])
-    found = separate(known, novel, evidence, pretended[of_known], folds[of_known], 0)
-    table = mass_table(found, pretended[of_known], log_size[of_known], log_size[unlabelled])
+    # As the estimator itself goes about it, whitening included: the hidden classes have helped with nothing.
+    seen, own = evidence(z, pretended, graph, folds, rows), stays[rows]
+    unseen = hidden_evidence(z, pretended, graph, random_state)
+    known = rows[own]
+    found = separate(seen[own], unseen, seen[~own], pretended[known], folds[known], random_state)
+    table = mass_table(found, pretended[known], log_size[known], log_size[unlabelled])
     numbers, _ = class_numbers(table, len(visible), inside=True)
     n_novel = max(expected_number(table, numbers) - len(visible), LEAST)
     return float(np.log(n_novel / len(np.unique(y[unlabelled[hidden[y[unlabelled]]]]))))

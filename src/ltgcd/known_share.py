@@ -147,27 +147,33 @@ def mixture_share(log_odds: NDArray[np.float64], weights: NDArray[np.float64] | 
 
 
 def evidence(
-    z: NDArray[np.float32], y: NDArray[np.int64], graph: NeighbourGraph, folds: NDArray[np.int64]
+    z: NDArray[np.float32],
+    y: NDArray[np.int64],
+    graph: NeighbourGraph,
+    folds: NDArray[np.int64],
+    items: NDArray[np.int64] | None = None,
 ) -> NDArray[np.float64]:
-    """Evidence (N, F) for "known" of all items.
+    """Evidence (n, F) for "known" of all items, or of n of them, among which all that are labelled must be.
 
     Cross-fitted: whitening and class means come from the labels of the other folds, and unlabelled items are in folds
     too, so that a labelled item and an unlabelled one of the same class are treated alike.
     """
+    items = np.arange(len(z)) if items is None else items
+    inner, classes, fold_of = z[items], y[items], folds[items]
     n_classes = int(y.max()) + 1
     parts: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
-    for fold in np.unique(folds):
-        others = np.where(folds == fold, UNLABELLED, y)
-        white = within_class_whitening(z, others, n_classes)
+    for fold in np.unique(fold_of):
+        others = np.where(fold_of == fold, UNLABELLED, classes)
+        white = within_class_whitening(inner, others, n_classes)
         means, counts = class_means(white, others, n_classes)
         means = normalise(means)
-        inside = np.flatnonzero(folds == fold)
+        inside = np.flatnonzero(fold_of == fold)
         for start in range(0, len(inside), BLOCK):
             rows = inside[start : start + BLOCK]
             cosine = (white[rows] @ means.T).astype(np.float64)
             cosine[:, counts == 0] = -1.0
-            parts.append((rows, evidence_rows(cosine, y, graph, rows)))
-    return _gathered(parts, len(z))
+            parts.append((rows, _evidence_rows(cosine, y, graph, items[rows])))
+    return _gathered(parts, len(items))
 
 
 def hidden_evidence(
@@ -191,11 +197,11 @@ def hidden_evidence(
             rows = inside[start : start + BLOCK]
             cosine = (white[rows] @ means.T).astype(np.float64)
             cosine[:, counts == 0] = -1.0
-            parts.append((rows, evidence_rows(cosine, y, graph, labelled[rows], hide=classes[rows])))
+            parts.append((rows, _evidence_rows(cosine, y, graph, labelled[rows], hide=classes[rows])))
     return _gathered(parts, len(labelled))
 
 
-def evidence_rows(
+def _evidence_rows(
     cosine: NDArray[np.float64],
     y: NDArray[np.int64],
     graph: NeighbourGraph,
