@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ltgcd.calibration import LEAST, calibrate, calibration_error
+from ltgcd.calibration import LEAST, Calibration, calibration_error
+from ltgcd.calibration import calibrate as calibrate_all
 
 
 def draw(n: int, seed: int, over: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -13,6 +14,15 @@ def draw(n: int, seed: int, over: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.RandomState(seed)
     z = random.normal(1.0, 1.5, n)
     return 1 / (1 + np.exp(-over * z)), random.rand(n) < 1 / (1 + np.exp(-z))
+
+
+def calibrate(confidence: np.ndarray, right: np.ndarray) -> Calibration | None:
+    """All of known classes of the same size."""
+    return calibrate_all(confidence, right, np.zeros(len(right), dtype=bool), np.full(len(right), 20))
+
+
+def applied(found: Calibration, confidence: np.ndarray) -> np.ndarray:
+    return found.apply(confidence, np.zeros(len(confidence), dtype=bool), np.full(len(confidence), 20))
 
 
 def test_calibration_error_by_hand():
@@ -25,17 +35,17 @@ def test_calibration_error_by_hand():
 def test_an_overconfident_model_is_mended():
     confidence, right = draw(4000, 0, over=3.0)
     found = calibrate(confidence, right)
-    assert found.slope == pytest.approx(1 / 3, abs=0.03)
-    assert found.offset == pytest.approx(0, abs=0.15)
+    assert found.known[1] == pytest.approx(1 / 3, abs=0.03)
+    assert found.known[0] == pytest.approx(0, abs=0.15)
     assert found.error_before > 0.1
     assert found.error < 0.03
     fresh, right = draw(4000, 1, over=3.0)
-    assert calibration_error(found.apply(fresh), right) < 0.03
+    assert calibration_error(applied(found, fresh), right) < 0.03
 
 
 def test_a_calibrated_model_is_left_alone():
     found = calibrate(*draw(4000, 2))
-    assert found.slope == pytest.approx(1, abs=0.1)
+    assert found.known[1] == pytest.approx(1, abs=0.1)
     assert found.error < 0.03
 
 
@@ -57,14 +67,14 @@ def test_odd_cases_stay_probabilities_and_in_order(seed, case):
     else:
         confidence[:] = 1.0
     found = calibrate(confidence, right)
-    grid = found.apply(np.linspace(0, 1, 50))
+    grid = applied(found, np.linspace(0, 1, 50))
     assert np.isfinite(grid).all()
     assert ((grid > 0) & (grid < 1)).all()
     assert (np.diff(grid) >= 0).all(), "more confidence never means less"
     if case == "all right":
-        assert found.apply(confidence).mean() > 0.9
+        assert applied(found, confidence).mean() > 0.9
     if case == "all wrong":
-        assert found.apply(confidence).mean() < 0.1
+        assert applied(found, confidence).mean() < 0.1
 
 
 def test_chance_is_what_perfect_confidences_would_show() -> None:
@@ -80,3 +90,39 @@ def test_chance_is_what_perfect_confidences_would_show() -> None:
         said.append(found.chance)
     assert said == pytest.approx(shown, rel=0.2)
     assert said[1] < said[0] / 3
+
+
+def test_known_and_novel_labels_and_large_and_small_categories_are_told_apart() -> None:
+    """P(right) is drawn from a rule; the maps find the rule again, and the error is that of chance."""
+    random = np.random.RandomState(3)
+    n = 20_000
+    z, novel, size = random.normal(0.5, 1.5, n), random.rand(n) < 0.5, random.randint(0, 300, n)
+    rule = {False: (0.3, 1.2, 0.0), True: (-2.5, 0.5, 0.4)}
+    logit = np.where(novel, -2.5 + 0.5 * z + 0.4 * np.log1p(size), 0.3 + 1.2 * z)
+    right = random.rand(n) < 1 / (1 + np.exp(-logit))
+    found = calibrate_all(1 / (1 + np.exp(-z)), right, novel, size)
+    assert found.known == pytest.approx(rule[False], abs=0.15)
+    assert found.novel == pytest.approx(rule[True], abs=0.2)
+    assert found.n_novel == novel.sum()
+    assert found.error < 2 * found.chance < 0.02
+    assert found.error_before > 5 * found.error
+
+
+def test_weights_are_repetitions() -> None:
+    confidence, right = draw(300, 5)
+    random = np.random.RandomState(5)
+    novel, size, times = random.rand(300) < 0.4, random.randint(1, 50, 300), random.randint(1, 4, 300)
+    weighted = calibrate_all(confidence, right, novel, size, times)
+    again = [np.repeat(column, times) for column in (confidence, right, novel, size)]
+    repeated = calibrate_all(*again)
+    grid = (np.tile(np.linspace(0.05, 0.95, 9), 2), np.repeat([False, True], 9), np.tile([1, 10, 50], 6))
+    # Not to the last digit: the soft targets and the small penalty count rows.
+    np.testing.assert_allclose(weighted.apply(*grid), repeated.apply(*grid), atol=0.03)
+    assert weighted.error_before == pytest.approx(repeated.error_before, abs=0.02)
+
+
+def test_few_novel_labels_share_the_map_of_the_known() -> None:
+    confidence, right = draw(500, 6)
+    novel = np.arange(500) < LEAST - 1
+    found = calibrate_all(confidence, right, novel, np.full(500, 9))
+    assert found.known == found.novel

@@ -1,105 +1,168 @@
-"""From a model's own confidence to the probability that a label is right, learnt on held-out labelled items.
+"""From a model's own confidence to the probability that a label is right, learnt on items whose answer people gave.
 
-Platt scaling of the log-odds of the largest probability. Held-out items are of known classes, the only ones whose truth
-a person has; items of novel classes get the same map, for want of a better one.
+Platt scaling with a second term. A label is right more often where the largest probability is high, and where many
+items have it: small categories are the ones that are split, merged or made up. Known classes and novel categories have
+a map each.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-LEAST = 30  # held-out items below which nothing is learnt
+LEAST = 30  # items below which nothing is learnt
 SURE = 0.5  # a label that is more likely wrong than right is unsure
 FOLDS, BINS = 5, 15
 BIN_LEAST = 50  # items in a bin of the calibration error
 CLIP = 1e-6
+PENALTY = 1.0  # on the squares of a map's slopes, for columns of unit variance
+
+Map = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """P(right) = σ(slope · log-odds of the confidence + offset).
+    """P(right) = σ(offset + slope · log-odds of the confidence + by_size · log size of the category).
 
     Attributes
     ----------
-    slope, offset : float
-        Of the map; the slope is never negative.
-    n : int
-        Held-out items that it was learnt on.
+    known, novel : Map
+        Offset, slope and by_size for known classes and for novel categories; one map for both where either had too few
+        items. The slope is never negative.
+    n, n_novel : int
+        Items that the maps were learnt on, and how many of them were said to be novel.
     error, error_before : float
-        Expected calibration error of the confidences, with the map (each item judged by a map that was learnt without
+        Expected calibration error of the confidences, with the maps (each item judged by maps that were learnt without
         it) and without.
     chance : float
         Error that perfectly calibrated confidences would show on as many items: the noise of small bins.
     """
 
-    slope: float
-    offset: float
+    known: Map
+    novel: Map
     n: int
+    n_novel: int
     error: float
     error_before: float
-    chance: float = 0.0
+    chance: float
 
-    def apply(self, confidence: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Probability that a label of this confidence is right."""
-        z = self.slope * _log_odds(confidence) + self.offset
-        return np.asarray(1 / (1 + np.exp(-z)), dtype=np.float32)
+    @staticmethod
+    def read(described: dict[str, Any]) -> Calibration:
+        """From a mapping of its attributes, where a file format has made lists of the maps."""
+        maps = {name: tuple(described[name]) for name in ("known", "novel")}
+        return Calibration(**{**described, **maps})
+
+    def apply(
+        self, confidence: NDArray[np.floating], novel: NDArray[np.bool_], size: NDArray[np.integer]
+    ) -> NDArray[np.float32]:
+        """Probability that labels are right (n,), of this confidence and in categories of this size."""
+        return _applied((self.known, self.novel), _columns(confidence, size), novel).astype(np.float32)
 
 
-def calibrate(confidence: NDArray[np.floating], right: NDArray[np.bool_], random_state: int = 0) -> Calibration | None:
-    """Learn the map from held-out items (n,), or None where there are too few of them."""
+def calibrate(
+    confidence: NDArray[np.floating],
+    right: NDArray[np.bool_],
+    novel: NDArray[np.bool_],
+    size: NDArray[np.integer],
+    weights: NDArray[np.floating] | None = None,
+    random_state: int = 0,
+) -> Calibration | None:
+    """Learn the maps from items (n,) whose label is right or not, or return None where there are too few of them.
+
+    Parameters
+    ----------
+    confidence : ndarray, shape (n,)
+        The model's largest probability.
+    right, novel : ndarray of bool, shape (n,)
+        Whether its label is right, and whether that is a novel category.
+    size : ndarray of int, shape (n,)
+        Unlabelled items that got the same label.
+    weights : ndarray, shape (n,), optional
+        How many of the items that the maps are for each of these stands for.
+    random_state : int
+        Seed of the folds by which the error is judged.
+    """
     n = len(right)
     if n < LEAST:
         return None
+    w = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
+    x = _columns(confidence, size)
     fold = np.random.RandomState(random_state).permutation(n) % FOLDS
     judged = np.empty(n)
     for part in range(FOLDS):
-        slope, offset = _platt(confidence[fold != part], right[fold != part])
-        judged[fold == part] = 1 / (1 + np.exp(-(slope * _log_odds(confidence[fold == part]) + offset)))
-    slope, offset = _platt(confidence, right)
-    errors = (calibration_error(judged, right), calibration_error(confidence, right))
-    return Calibration(slope, offset, n, *errors, chance_error(judged))
+        rest, own = fold != part, fold == part
+        judged[own] = _applied(_maps(x[rest], right[rest], novel[rest], w[rest]), x[own], novel[own])
+    errors = (calibration_error(judged, right, w), calibration_error(confidence, right, w))
+    return Calibration(*_maps(x, right, novel, w), n, int(novel.sum()), *errors, chance_error(judged, w))
 
 
-def calibration_error(confidence: NDArray[np.floating], right: NDArray[np.bool_], bins: int = BINS) -> float:
-    """Expected calibration error: Σ_b n_b/n · |share right in b − mean confidence in b| over bins of equal number."""
-    gaps = [abs(float(right[part].sum()) - float(confidence[part].sum())) for part in _bins(confidence, bins)]
-    return float(sum(gaps) / max(len(right), 1))
+def _columns(confidence: NDArray[np.floating], size: NDArray[np.integer]) -> NDArray[np.float64]:
+    """What a map multiplies (n, 2): the log-odds of the confidence, and the log-size of the category."""
+    p = np.clip(np.asarray(confidence, dtype=np.float64), CLIP, 1 - CLIP)
+    return np.stack([np.log(p) - np.log1p(-p), np.log1p(np.asarray(size, dtype=np.float64))], axis=1)
 
 
-def chance_error(confidence: NDArray[np.floating], bins: int = BINS) -> float:
+def _maps(
+    x: NDArray[np.float64], right: NDArray[np.bool_], novel: NDArray[np.bool_], w: NDArray[np.float64]
+) -> tuple[Map, Map]:
+    """A map for known and one for novel labels; one for both where either has too few items."""
+    parts = [novel == side for side in (False, True)]
+    if any(part.sum() < LEAST or not w[part].sum() for part in parts):
+        both = _platt(x, right, w)
+        return both, both
+    of_known, of_novel = (_platt(x[part], right[part], w[part]) for part in parts)
+    return of_known, of_novel
+
+
+def _applied(maps: tuple[Map, Map], x: NDArray[np.float64], novel: NDArray[np.bool_]) -> NDArray[np.float64]:
+    offset, slope, by_size = np.array(maps)[np.asarray(novel, dtype=np.int64)].T
+    return np.asarray(1 / (1 + np.exp(-(offset + slope * x[:, 0] + by_size * x[:, 1]))), dtype=np.float64)
+
+
+def calibration_error(
+    confidence: NDArray[np.floating], right: NDArray[np.bool_], weights: NDArray[np.float64] | None = None
+) -> float:
+    """Expected calibration error: Σ_b w_b · |share right in b − mean confidence in b| over bins of equal number."""
+    w = np.ones(len(right)) if weights is None else weights
+    gaps = [abs(float((w[part] * (right[part] - confidence[part])).sum())) for part in _bins(confidence)]
+    return float(sum(gaps) / max(float(w.sum()), CLIP))
+
+
+def chance_error(confidence: NDArray[np.floating], weights: NDArray[np.float64] | None = None) -> float:
     """Calibration error that is expected of perfect confidences: E|x| of a normal x with each bin's variance."""
-    spread = [float((confidence[part] * (1 - confidence[part])).sum()) for part in _bins(confidence, bins)]
-    return float(np.sqrt(2 / np.pi) * np.sqrt(spread).sum() / max(len(confidence), 1))
+    w = np.ones(len(confidence)) if weights is None else weights
+    spread = [float((w[part] ** 2 * confidence[part] * (1 - confidence[part])).sum()) for part in _bins(confidence)]
+    return float(np.sqrt(2 / np.pi) * np.sqrt(spread).sum() / max(float(w.sum()), CLIP))
 
 
-def _bins(confidence: NDArray[np.floating], bins: int) -> list[NDArray[np.int64]]:
+def _bins(confidence: NDArray[np.floating]) -> list[NDArray[np.int64]]:
     """Rows by rising confidence, in bins of equal number.
 
     Not of equal width: confidences crowd near 1, and an empty bin says nothing. With few items in each, the gap would
     be the noise of a small sample.
     """
     order = np.argsort(confidence, kind="stable")
-    return np.array_split(order, min(bins, max(1, len(order) // BIN_LEAST)))
+    return np.array_split(order, min(BINS, max(1, len(order) // BIN_LEAST)))
 
 
-def _platt(confidence: NDArray[np.floating], right: NDArray[np.bool_]) -> tuple[float, float]:
-    """Slope and offset, with Platt's soft targets: finite also where all items are right, or all wrong."""
-    z = _log_odds(confidence)
-    n_right, n_wrong = int(right.sum()), int((~right).sum())
+def _platt(x: NDArray[np.float64], right: NDArray[np.bool_], weights: NDArray[np.float64]) -> Map:
+    """Offset and slopes, with Platt's soft targets: finite also where all items are right, or all wrong."""
+    w = weights * len(weights) / weights.sum()  # a mean of one: the soft targets count items
+    n_right, n_wrong = float(w[right].sum()), float(w[~right].sum())
     target = np.where(right, (n_right + 1) / (n_right + 2), 1 / (n_wrong + 2))
-    model = LogisticRegression(C=1e6).fit(
-        np.tile(z, 2)[:, None], np.repeat([1, 0], len(z)), sample_weight=np.concatenate([target, 1 - target])
-    )
-    slope, offset = float(model.coef_[0, 0]), float(model.intercept_[0])
-    if slope < 0:  # confidence says nothing about these items: the same probability for all
-        return 0.0, float(np.log((n_right + 1) / (n_wrong + 1)))
-    return slope, offset
-
-
-def _log_odds(confidence: NDArray[np.floating]) -> NDArray[np.float64]:
-    p = np.clip(np.asarray(confidence, dtype=np.float64), CLIP, 1 - CLIP)
-    return np.asarray(np.log(p) - np.log1p(-p))
+    share = np.concatenate([w * target, w * (1 - target)])
+    mean, scale = np.average(x, axis=0, weights=w), x.std(axis=0)
+    scale[scale < CLIP] = np.inf  # a column that is the same everywhere tells nothing
+    slopes = np.zeros(2)
+    # Where confidence speaks against a label it says nothing: then the size alone decides, or nothing does.
+    for used in ([0, 1], [1]):
+        table = np.tile(((x - mean) / scale)[:, used], (2, 1))
+        model = LogisticRegression(C=1 / PENALTY).fit(table, np.repeat([1, 0], len(x)), sample_weight=share)
+        if used == [1] or model.coef_[0, 0] >= 0:
+            slopes[used] = model.coef_[0] / scale[used]
+            break
+    return float(model.intercept_[0] - slopes @ mean), float(slopes[0]), float(slopes[1])

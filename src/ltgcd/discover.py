@@ -24,7 +24,7 @@ from ltgcd.runs import read_assignments
 from ltgcd.sources import read_source
 from ltgcd.storage import read_json, read_metadata
 
-HELD_OUT = 0.1  # share of the labelled items that confidences are calibrated on
+REHEARSALS = {"frozen": 2, "last-stage": 1}  # by what one costs: seconds to a minute, or as long as the run itself
 IMAGE_SIZE = 128  # four times faster than the network's own size, and as good for small pictures
 
 
@@ -91,7 +91,7 @@ def discover(
         folder,
         k=k,
         random_state=random_state,
-        changes={"held_out": HELD_OUT},
+        rehearsals=REHEARSALS["last-stage" if store is not None and store.n_views >= 2 else "frozen"],
         store=store,
         notify=notify,
     )

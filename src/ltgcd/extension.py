@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ltgcd.calibration import SURE
 from ltgcd.collection import UNLABELLED
 from ltgcd.fitting import FittedModel
 from ltgcd.new_categories import new_categories
@@ -27,7 +26,7 @@ class Extension(NamedTuple):
         The model with the appended classes.
     labels, confidence, unsure : ndarrays, shape (M,)
         Of the new items.
-    prototypes, prior : ndarrays, shapes (a, d) and (a,)
+    prototypes, prior, sizes : ndarrays, shapes (a, d), (a,) and (a,)
         Of the appended classes; see `ltgcd.prediction.extended`.
     """
 
@@ -37,6 +36,7 @@ class Extension(NamedTuple):
     unsure: NDArray[np.bool_]
     prototypes: NDArray[np.float32]
     prior: NDArray[np.float64]
+    sizes: NDArray[np.int64]
 
 
 def extend(
@@ -78,12 +78,9 @@ def extend(
     appended = np.where(settled < fitted.k, UNLABELLED, settled - fitted.k)
     means, sizes = class_means(h, appended, max(k - fitted.k, int(appended.max(initial=UNLABELLED)) + 1))
     prototypes, prior = normalise(means), sizes / (n + m)
-    larger = extended(fitted, prototypes, prior)
+    larger = extended(fitted, prototypes, prior, sizes)
     p = larger.probabilities(np.concatenate([logits, h @ prototypes.T], axis=1))
     labels = np.where(settled == UNLABELLED, p.argmax(axis=1), settled).astype(np.int64)
-    confidence = p[np.arange(m), labels]
-    unsure = found.alone[n:]
-    if fitted.calibration:
-        confidence = fitted.calibration.apply(confidence)
-        unsure = (unsure | (confidence < SURE)) & (given == UNLABELLED)
-    return Extension(larger, labels, confidence, unsure, prototypes, prior)
+    confidence, doubtful = larger.judged(p[np.arange(m), labels], labels)
+    unsure = (found.alone[n:] | doubtful) & (given == UNLABELLED)
+    return Extension(larger, labels, confidence, unsure, prototypes, prior, sizes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tomllib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -16,7 +17,7 @@ from torch import nn
 
 from ltgcd.assignment import adjusted, class_prior, smoothed
 from ltgcd.backbones.embeddings import ResidualAdapter
-from ltgcd.calibration import Calibration, calibrate
+from ltgcd.calibration import SURE, Calibration
 from ltgcd.checkpoints import read_tensors, write_tensors
 from ltgcd.collection import UNLABELLED
 from ltgcd.communities import starting_clusters
@@ -112,21 +113,33 @@ class FittedModel:
         Number of known classes and of all classes.
     prior : ndarray, shape (K,)
         Mean prediction on D^u, for the logit adjustment.
+    sizes : ndarray of int64, shape (K,)
+        Items of D^u in each class.
     adjustment : float
         Its strength.
     temperature : float
         That logits are divided by: 0.1 for cosines.
     calibration : Calibration or None
-        Of the confidence, where labelled items were held out.
+        Of the confidence, where it was rehearsed (`ltgcd.rehearsal`).
     """
 
     model: Model
     n_old: int
     k: int
     prior: NDArray[np.float64]
+    sizes: NDArray[np.int64]
     adjustment: float = 0.0
     temperature: float = TAU_STUDENT
     calibration: Calibration | None = None
+
+    def judged(
+        self, confidence: NDArray[np.float32], labels: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Probability that each label (n,) is right, and whether it is unsure; as it is without a calibration."""
+        if not self.calibration:
+            return confidence, np.zeros(len(labels), dtype=np.bool_)
+        p = self.calibration.apply(confidence, labels >= self.n_old, self.sizes[labels])
+        return p, p < SURE
 
     @property
     def regime(self) -> Regime:
@@ -145,8 +158,8 @@ class FittedModel:
 
     def save(self, folder: Path, note: dict[str, Any]) -> None:
         """Write ``model.safetensors`` and ``model.toml`` (last), with a note of the caller's: class names, backbone."""
-        tensors = {**self.model.state_dict(), "prior": torch.from_numpy(self.prior)}
-        write_tensors(folder / "model.safetensors", tensors, {})
+        classes = {"prior": torch.from_numpy(self.prior), "sizes": torch.from_numpy(self.sizes)}
+        write_tensors(folder / "model.safetensors", {**self.model.state_dict(), **classes}, {})
         description = {
             "n_old": self.n_old,
             "k": self.k,
@@ -172,7 +185,7 @@ class FittedModel:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{path} is damaged; train again in a new folder.") from error
         tensors, _ = read_tensors(folder / "model.safetensors")
-        prior = tensors.pop("prior").numpy()
+        prior, sizes = tensors.pop("prior").numpy(), tensors.pop("sizes").numpy()
         frozen = described["regime"] == "frozen"
         at = "tail.0." if frozen else "tail.1."
         kind = CLASSIFIERS.get(described.get("head", "prototypes"))
@@ -187,8 +200,9 @@ class FittedModel:
         model = Model(layers, head)
         model.load_state_dict(tensors)
         numbers = {name: described[name] for name in ("n_old", "k", "adjustment", "temperature")}
-        calibration = Calibration(**described["calibration"]) if "calibration" in described else None
-        return FittedModel(model.eval(), prior=prior, calibration=calibration, **numbers), described["note"]
+        calibration = Calibration.read(described["calibration"]) if "calibration" in described else None
+        fitted = FittedModel(model.eval(), prior=prior, sizes=sizes, calibration=calibration, **numbers)
+        return fitted, described["note"]
 
 
 class Fit(NamedTuple):
@@ -231,7 +245,7 @@ def fit_model(
         head.prototypes.start_from(class_means(white, clusters, task.k)[0])
     views: Views
     if task.views is not None and task.tail is not None:
-        model = Model(nn.Sequential(task.tail, fixed), head)
+        model = Model(nn.Sequential(copy.deepcopy(task.tail), fixed), head)  # the caller's stays as it is
         trained, views = model, task.views
     else:
         # The fixed layer is applied once and not in every step.
@@ -261,22 +275,18 @@ def fit_model(
         p = smoothed(p, knn_graph(snapshot.features, 10), y, experiment.smoothing)
     prior = class_prior(p[y == UNLABELLED])
     p = adjusted(p, prior, experiment.adjustment)
-    order = by_size(p, y, task.n_old)
+    sizes = np.bincount(p[y == UNLABELLED].argmax(axis=1), minlength=task.k)
+    order = by_size(sizes, task.n_old)
     classifier.reorder(torch.from_numpy(order))
     p = p[:, order]
-    calibration = None
-    if held_out is not None:
-        rows = np.flatnonzero(held_out != UNLABELLED)
-        calibration = calibrate(p[rows].max(axis=1), p[rows].argmax(axis=1) == held_out[rows], task.random_state)
     fitted = FittedModel(
-        model, task.n_old, task.k, prior[order], experiment.adjustment, classifier.temperature, calibration
+        model, task.n_old, task.k, prior[order], sizes[order], experiment.adjustment, classifier.temperature
     )
     return Fit(fitted, snapshot.features, p)
 
 
-def by_size(p: NDArray[np.floating], y: NDArray[np.int64], n_old: int) -> NDArray[np.int64]:
-    """Order of the classes (K,): the known ones as they are, then the novel ones by falling number of items."""
-    sizes = np.bincount(p[y == UNLABELLED].argmax(axis=1), minlength=p.shape[1])
+def by_size(sizes: NDArray[np.int64], n_old: int) -> NDArray[np.int64]:
+    """Order of classes of these sizes (K,): the known ones as they are, then the novel ones by falling size."""
     return np.concatenate([np.arange(n_old), n_old + np.argsort(-sizes[n_old:], kind="stable")])
 
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ltgcd.backbones import backbone_of
-from ltgcd.calibration import SURE
 from ltgcd.collection import Collection, Source, positions
 from ltgcd.distributed import World, join_world
 from ltgcd.errors import InputError
@@ -24,6 +23,7 @@ from ltgcd.feature_store import FeatureStore
 from ltgcd.fitting import Task, fit_model
 from ltgcd.items import Vectors
 from ltgcd.methods import CLUSTERINGS
+from ltgcd.rehearsal import rehearse
 from ltgcd.runs import (
     draw_epoch,
     open_run,
@@ -98,6 +98,7 @@ def train(
     changes: dict[str, Any] | None = None,
     store: FeatureStore | None = None,
     weights: Path | None = None,
+    rehearsals: int = 0,
     watch: Watch = unwatched,
     notify: Notify = silent,
 ) -> dict[str, Any]:
@@ -126,6 +127,9 @@ def train(
         Cached activations of the source's items.
     weights : path, optional
         Backbone weights that the store was made with, where they are not the usual ones.
+    rehearsals : int
+        How often to train once more with known classes hidden, to learn what a confidence is worth
+        (`ltgcd.rehearsal`); without, confidences are the model's own and no item is unsure.
     watch : callable
         Told what each epoch draws from, see `ltgcd.training.fit`.
     notify : callable
@@ -148,13 +152,14 @@ def train(
         raise InputError(f"'{method}' has no settings to change; leave out {', '.join(changes)}.")
     world = join_world()
     notify = notify if world.first else silent
-    config = run_config(method, k, random_state, chosen, experiment, store)
+    config = run_config(method, k, random_state, chosen, experiment, store, rehearsals)
     world.from_first(lambda: open_run(folder, config, source))
     if not (folder / "assignments.parquet").is_file():
         number = k or world.from_first(lambda: _estimated(source, folder, random_state, notify))
         notify(f"{'training' if experiment else 'clustering'} with {method}, {number} classes")
         if experiment:
-            _train(source, x, folder, number, random_state, chosen, experiment, store, weights, watch, notify, world)
+            task = _task(collection, x, number, random_state, store if chosen == "last-stage" else None, weights)
+            _train(collection, task, folder, experiment, store, rehearsals, watch, notify, world)
             world.from_first(lambda: None)  # the others wait for what the first one writes
         else:
             result = CLUSTERINGS[method](x, collection.y, collection.n_old, number, random_state)
@@ -176,6 +181,7 @@ def run_config(
     regime: Regime,
     experiment: Experiment | None,
     store: FeatureStore | None,
+    rehearsals: int = 0,
 ) -> dict[str, Any]:
     """What decides the result of a run, for its ``config.toml``."""
     config: dict[str, Any] = {"method": method, "k": "auto" if k is None else k, "random_state": random_state}
@@ -183,28 +189,38 @@ def run_config(
         config |= {"regime": regime, "settings": dataclasses.asdict(experiment)}
     if experiment and regime == "last-stage" and store:
         config["features"] = {name: value for name, value in store.key.items() if value is not None}
+    if experiment and rehearsals:
+        config["rehearsals"] = rehearsals
     return config
 
 
-def _train(
-    source: Source,
+def _task(
+    collection: Collection,
     x: NDArray[np.floating],
-    folder: Path,
     k: int,
     random_state: int,
-    regime: Regime,
-    experiment: Experiment,
     store: FeatureStore | None,
     weights: Path | None,
+) -> Task:
+    """The problem, with the cached views of a store where the last stage is trained."""
+    task = Task(np.asarray(x, dtype=np.float32), collection.y, collection.n_old, k, random_state)
+    if store is None:
+        return task
+    views = CachedViews(store, rows_in(store, collection))
+    return task._replace(views=views, tail=backbone_of(store.key, weights).tail)
+
+
+def _train(
+    collection: Collection,
+    task: Task,
+    folder: Path,
+    experiment: Experiment,
+    store: FeatureStore | None,
+    rehearsals: int,
     watch: Watch,
     notify: Notify,
     world: World,
 ) -> None:
-    collection = source.collection
-    task = Task(np.asarray(x, dtype=np.float32), collection.y, collection.n_old, k, random_state)
-    if regime == "last-stage" and store is not None:
-        views = CachedViews(store, rows_in(store, collection))
-        task = task._replace(views=views, tail=backbone_of(store.key, weights).tail)
     result = fit_model(
         task,
         experiment,
@@ -214,23 +230,26 @@ def _train(
         notify=notify,
         world=world,
     )
+    said = result.probabilities.argmax(axis=1)
+    if rehearsals:
+        novel_share = float((said[~collection.labelled] >= task.n_old).mean())
+        result.fitted.calibration = rehearse(
+            task, experiment, novel_share, rehearsals, folder=folder / "rehearsals", notify=notify, world=world
+        )
     if not world.first:
         return
     # A labelled item keeps its label; its confidence is what the model thinks of that.
-    labels = np.where(collection.labelled, collection.y, result.probabilities.argmax(axis=1))
-    confidence = result.probabilities[np.arange(len(labels)), labels]
-    unsure, calibration = np.zeros(len(labels), dtype=bool), result.fitted.calibration
-    if calibration:
-        confidence = calibration.apply(confidence)
-        unsure = (confidence < SURE) & ~collection.labelled
-    note: dict[str, Any] = {"class_names": list(collection.class_names), "dim": int(x.shape[1])}
+    labels = np.where(collection.labelled, collection.y, said)
+    confidence, unsure = result.fitted.judged(result.probabilities[np.arange(len(labels)), labels], labels)
+    note: dict[str, Any] = {"class_names": list(collection.class_names), "dim": int(task.x.shape[1])}
     if store is not None:
         note["features"] = {key: value for key, value in store.key.items() if value is not None}
     result.fitted.save(folder, note)
+    calibration = result.fitted.calibration
     told: dict[str, Any] = {"calibration_error": None, "calibration_chance": None}
     if calibration:
         told = {"calibration_error": round(calibration.error, 4), "calibration_chance": round(calibration.chance, 4)}
-    write_assignments(folder, collection, labels, confidence, k, unsure, told)
+    write_assignments(folder, collection, labels, confidence, task.k, unsure & ~collection.labelled, told)
 
 
 def _record(folder: Path, line: dict[str, Any]) -> None:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ltgcd.backbones import backbone_of, load_backbone
-from ltgcd.calibration import SURE
 from ltgcd.checkpoints import read_tensors
 from ltgcd.collection import Source
 from ltgcd.errors import InputError
@@ -70,11 +69,8 @@ def predict_source(
         x = read_source(folder)
     fitted = model.fitted
     p = fitted.predict(model_views(run, x, store, model))
-    labels, confidence = p.argmax(axis=1).astype(np.int64), p.max(axis=1)
-    unsure = np.zeros(len(labels), dtype=bool)
-    if fitted.calibration:
-        confidence = fitted.calibration.apply(confidence)
-        unsure = confidence < SURE
+    labels = p.argmax(axis=1).astype(np.int64)
+    confidence, unsure = fitted.judged(p.max(axis=1), labels)
     table = assignments_table(
         x.collection.ids, labels, confidence, model.class_names, fitted.k, unsure, named=model.named
     )
@@ -125,7 +121,7 @@ def load_run_model(run: Path, weights: Path | None = None) -> RunModel:
         path = update_folder(run, number) / PROTOTYPES
         if path.is_file():  # an update need not append a class
             tensors, _ = read_tensors(path)
-            fitted = extended(fitted, tensors["prototypes"].numpy(), tensors["prior"].numpy())
+            fitted = extended(fitted, *(tensors[name].numpy() for name in ("prototypes", "prior", "sizes")))
     if updates and fitted.k != told["k"]:
         raise InputError(f"{run / UPDATES} lacks some of the {told['k']} classes of the run; restore it.")
     return RunModel(fitted, note, updates, {int(label): name for label, name in told.get("named", {}).items()})
@@ -136,7 +132,9 @@ def update_folder(run: Path, number: int) -> Path:
     return run / UPDATES / f"{number:03d}"
 
 
-def extended(fitted: FittedModel, prototypes: NDArray[np.float32], prior: NDArray[np.float64]) -> FittedModel:
+def extended(
+    fitted: FittedModel, prototypes: NDArray[np.float32], prior: NDArray[np.float64], sizes: NDArray[np.int64]
+) -> FittedModel:
     """The same model with more classes after its own.
 
     Parameters
@@ -147,6 +145,8 @@ def extended(fitted: FittedModel, prototypes: NDArray[np.float32], prior: NDArra
         Directions of the new classes in the space of its features.
     prior : ndarray, shape (a,)
         Their share of all items; the other classes share the rest as before.
+    sizes : ndarray of int64, shape (a,)
+        How many items they have.
     """
     head = fitted.model.head
     if not isinstance(head, Head):
@@ -160,8 +160,9 @@ def extended(fitted: FittedModel, prototypes: NDArray[np.float32], prior: NDArra
     larger.prototypes.weight = nn.Parameter(torch.cat([head.prototypes.weight.detach(), rows]))
     both = np.concatenate([fitted.prior * (1 - prior.sum()), prior])
     model = Model(fitted.model.tail, larger).eval()
+    all_sizes = np.concatenate([fitted.sizes, sizes])
     return FittedModel(
-        model, fitted.n_old, k, both, fitted.adjustment, fitted.temperature, calibration=fitted.calibration
+        model, fitted.n_old, k, both, all_sizes, fitted.adjustment, fitted.temperature, fitted.calibration
     )
 
 

@@ -93,7 +93,8 @@ def update_run(
     fresh = np.flatnonzero(~np.asarray(pc.is_in(source.collection.ids, held)))
     table, skipped = before, list[dict[str, str]]()
     if len(fresh):
-        extended(model.fitted, np.zeros((0, 1), np.float32), np.zeros(0))  # refused before anything is computed
+        none = np.zeros(0, dtype=np.int64)
+        extended(model.fitted, np.zeros((0, 1), np.float32), np.zeros(0), none)  # refused before anything is computed
         features = _features_of_run(run, before, base)
         part = update_folder(run, model.updates + 1)
         new, store, skipped = _with_features(run, source, fresh, part, store, model, weights, notify)
@@ -212,7 +213,8 @@ def _added(
     table = table.combine_chunks()
     # What belongs to this update alone, then what may hold more than the run does, then the run.
     if len(done.prior):
-        tensors = {"prototypes": torch.from_numpy(done.prototypes), "prior": torch.from_numpy(done.prior)}
+        appended = {"prototypes": done.prototypes, "prior": done.prior, "sizes": done.sizes}
+        tensors = {name: torch.from_numpy(array) for name, array in appended.items()}
         write_tensors(part / PROTOTYPES, tensors, {})
     else:
         (part / PROTOTYPES).unlink(missing_ok=True)  # of another update that was killed here
