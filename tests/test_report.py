@@ -121,6 +121,26 @@ def test_nearest_known_classes_exclude_the_category_itself() -> None:
     assert all(list(row) == sorted(row, key=lambda pair: -pair[1]) for row in near)
 
 
+def test_a_category_of_unsure_items_alone_is_described_by_them() -> None:
+    """It has no member, but a centre, a coherence and nearest known classes like any other."""
+    source, x, assignments = problem(40)
+    label = assignments.column("label").to_numpy()
+    doubted = np.where(label == 2, "unsure", assignments.column("status").to_numpy(zero_copy_only=False))
+    at = assignments.schema.get_field_index("status")
+    assigned = c.align(source.collection, assignments.set_column(at, "status", pa.array(doubted)))
+    everything = c.align(source.collection, assignments)
+    assert not (assigned.members == 2).any()
+    np.testing.assert_array_equal(assigned.core == 2, assigned.category == 2)
+    sure = assigned.category != 2
+    np.testing.assert_array_equal(assigned.core[sure], assigned.members[sure])
+    shape, z = c.geometry(c.directions(x), assigned), c.directions(x)
+    centre = c.normalise(z[assigned.category == 2].mean(axis=0)[None])[0]
+    of_zero = c.normalise(z[everything.members == 0].mean(axis=0)[None])[0]
+    assert shape.similarity[2, 0] == pytest.approx(float(centre @ of_zero), abs=1e-4)
+    assert np.isfinite(shape.coherence[2])
+    assert {other for other, _ in c.nearest_known(assigned, shape.similarity)[2]} == {0, 1}
+
+
 def test_examples_show_small_categories_whole_and_no_item_twice() -> None:
     source, x, assignments = problem(60)
     assigned = c.align(source.collection, assignments)

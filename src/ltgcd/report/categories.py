@@ -1,7 +1,8 @@
 """What the page tells about each category: size, confidence, coherence, neighbours, examples, place in the queue.
 
 Everything here is arrays in, arrays out; nothing knows about HTML. Unsure items lean towards a category but are never
-members of one: sizes, centres and means are those of the sure items alone.
+members of one: sizes, centres and means are those of the sure items. Only a category that has none is described, not
+counted, by what leans towards it.
 """
 
 from __future__ import annotations
@@ -64,6 +65,15 @@ class Assigned:
         """Category of each sure item, -1 for an unsure one, shape (M,)."""
         return np.where(self.status == UNSURE, UNLABELLED, self.category).astype(np.int64)
 
+    @property
+    def core(self) -> NDArray[np.int64]:
+        """Category of each item that says what its category looks like, -1 for the others, shape (M,).
+
+        The sure items; of a category without any, those that lean towards it.
+        """
+        empty = np.setdiff1d(self.category, self.members)
+        return np.where(np.isin(self.category, empty), self.category, self.members).astype(np.int64)
+
 
 def align(collection: Collection, assignments: pa.Table) -> Assigned:
     """Bring assignments (id, label, name, status, confidence) into the order of the collection's items."""
@@ -112,9 +122,9 @@ class Geometry:
     closeness : ndarray of float32, shape (M,)
         Cosine of each item to the centre of its category, the item itself left out of the centre.
     coherence : ndarray of float64, shape (C,)
-        Mean simplified silhouette of the sure items, in [-1, 1]; NaN for fewer than two, or without another category.
+        Mean simplified silhouette of the core items, in [-1, 1]; NaN for fewer than two, or without another category.
     similarity : ndarray of float32, shape (C, C)
-        Cosines of the centres; zero for a category without sure items.
+        Cosines of the centres.
     """
 
     closeness: NDArray[np.float32]
@@ -128,7 +138,7 @@ def geometry(z: NDArray[np.float32], assigned: Assigned) -> Geometry:
     The silhouette of an item is s = (b − a) / max(a, b), with a and b its cosine distances to the centre of its own
     category and to the nearest other one.
     """
-    members, n = assigned.members, len(assigned.labels)
+    members, n = assigned.core, len(assigned.labels)
     means, counts = class_means(z, members, n)
     sums, centres = means * counts[:, None], normalise(means)
     inside, own = members != UNLABELLED, assigned.category
@@ -156,7 +166,8 @@ def geometry(z: NDArray[np.float32], assigned: Assigned) -> Geometry:
 
 def nearest_known(assigned: Assigned, similarity: NDArray[np.float32]) -> list[list[tuple[int, float]]]:
     """The `NEAREST` known classes of each category, itself excluded, with the cosine of the centres."""
-    sizes = np.bincount(assigned.members[assigned.members >= 0], minlength=len(assigned.labels))
+    core = assigned.core
+    sizes = np.bincount(core[core >= 0], minlength=len(assigned.labels))
     eligible = np.flatnonzero((assigned.kinds == KNOWN) & (sizes > 0))
     cosines = similarity[:, eligible].copy()
     cosines[eligible, np.arange(len(eligible))] = -2.0  # not itself

@@ -267,4 +267,4 @@ def _terms(collection: Collection, assigned: Assigned) -> list[list[str]] | None
         return None
     rows = tail_sample(assigned.category, SHOWN)
     texts = [str(text) for text in collection.items.take(assigned.rows[rows])]
-    return top_terms(texts, assigned.members[rows], len(assigned.labels))
+    return top_terms(texts, assigned.core[rows], len(assigned.labels))
