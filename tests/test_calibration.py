@@ -18,7 +18,9 @@ def draw(n: int, seed: int, over: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
 
 def calibrate(confidence: np.ndarray, right: np.ndarray) -> Calibration | None:
     """All of known classes of the same size."""
-    return calibrate_all(confidence, right, np.zeros(len(right), dtype=bool), np.full(len(right), 20))
+    return calibrate_all(
+        confidence, right, np.zeros(len(right), dtype=bool), np.full(len(right), 20), np.arange(len(right))
+    )
 
 
 def applied(found: Calibration, confidence: np.ndarray) -> np.ndarray:
@@ -100,7 +102,7 @@ def test_known_and_novel_labels_and_large_and_small_categories_are_told_apart() 
     rule = {False: (0.3, 1.2, 0.0), True: (-2.5, 0.5, 0.4)}
     logit = np.where(novel, -2.5 + 0.5 * z + 0.4 * np.log1p(size), 0.3 + 1.2 * z)
     right = random.rand(n) < 1 / (1 + np.exp(-logit))
-    found = calibrate_all(1 / (1 + np.exp(-z)), right, novel, size)
+    found = calibrate_all(1 / (1 + np.exp(-z)), right, novel, size, np.arange(n))
     assert found.known == pytest.approx(rule[False], abs=0.15)
     assert found.novel == pytest.approx(rule[True], abs=0.2)
     assert found.n_novel == novel.sum()
@@ -112,8 +114,9 @@ def test_weights_are_repetitions() -> None:
     confidence, right = draw(300, 5)
     random = np.random.RandomState(5)
     novel, size, times = random.rand(300) < 0.4, random.randint(1, 50, 300), random.randint(1, 4, 300)
-    weighted = calibrate_all(confidence, right, novel, size, times)
-    again = [np.repeat(column, times) for column in (confidence, right, novel, size)]
+    columns = (confidence, right, novel, size, np.arange(300))
+    weighted = calibrate_all(*columns, times)
+    again = [np.repeat(column, times) for column in columns]
     repeated = calibrate_all(*again)
     grid = (np.tile(np.linspace(0.05, 0.95, 9), 2), np.repeat([False, True], 9), np.tile([1, 10, 50], 6))
     # Not to the last digit: the soft targets and the small penalty count rows.
@@ -124,5 +127,17 @@ def test_weights_are_repetitions() -> None:
 def test_few_novel_labels_share_the_map_of_the_known() -> None:
     confidence, right = draw(500, 6)
     novel = np.arange(500) < LEAST - 1
-    found = calibrate_all(confidence, right, novel, np.full(500, 9))
+    found = calibrate_all(confidence, right, novel, np.full(500, 9), np.arange(500))
     assert found.known == found.novel
+
+
+def test_sizes_of_few_categories_teach_little() -> None:
+    """The same items, of two classes or of hundreds: what only two categories say about size is no rule."""
+    random = np.random.RandomState(8)
+    n = 600
+    size = np.where(np.arange(n) < n // 2, 20, 200)
+    right = random.rand(n) < np.where(size == 20, 0.3, 0.9)
+    columns = (np.full(n, 0.8), right, np.ones(n, dtype=bool), size)
+    two, many = (calibrate_all(*columns, classes) for classes in ((size > 20).astype(int), np.arange(n)))
+    assert many.novel[2] > 1.0
+    assert 0 < two.novel[2] < many.novel[2] / 2

@@ -64,6 +64,7 @@ def test_judged_by_hand() -> None:
     # 3 is matched to 2 (two of its items) and 4 to 3 (one of its items); together three, no other matching has more.
     np.testing.assert_array_equal(got.right, [1, 0, 1, 0, 1, 1, 0, 0, 1, 0])
     np.testing.assert_array_equal(got.novel, said >= 2)
+    np.testing.assert_array_equal(got.classes, labels)
     np.testing.assert_array_equal(got.hidden, np.isin(labels, [3, 4]))
     np.testing.assert_array_equal(got.size, np.array([7, 8, 9, 10, 11])[said])
     np.testing.assert_allclose(got.confidence, 0.6)

@@ -232,6 +232,14 @@ def test_pictures_keep_the_budget_and_the_order_of_wishes() -> None:
     assert thumbnails(pictures, np.array([3]), more, 9000, np.arange(100)) == {}
 
 
+def test_the_page_says_what_updates_have_added(tmp_path: Path) -> None:
+    source, x, assignments = problem(40)
+    for k, appended in ((3, 0), (5, 2), (2, 0)):
+        data = write(tmp_path / str(k), source, x, with_metadata(assignments, {"k": k}))
+        assert data["meta"]["appended"] == appended
+    assert write(tmp_path, source, x, with_metadata(assignments, {"k": 9}), k_estimate=None)["meta"]["appended"] == 0
+
+
 def test_every_category_gets_its_first_picture_before_any_gets_a_second() -> None:
     groups = [{"centre": [1, 2], "edge": [3], "doubtful": [], "leaning": [9]}, {"centre": [4, 5], "edge": [6, 7]}]
     assert _by_priority(groups).tolist() == [1, 4, 3, 6, 9, 2, 5, 7]
@@ -248,6 +256,7 @@ def test_the_page_holds_what_it_should(kind: str, tmp_path: Path) -> None:
     meta, status = data["meta"], assignments.column("status").to_pylist()
     assert meta["n"] == 40
     assert meta["status"] == {name: status.count(name) for name in ("known", "novel", "unsure")}
+    assert (meta["n_novel"], meta["n_doubtful"], meta["appended"]) == (2, 0, 0)
     assert (meta["n_old"], meta["n_novel"], meta["k"], meta["low"], meta["high"], meta["seed"]) == (2, 2, 3, 2, 5, 7)
     sizes = {card["name"]: card["size"] for card in data["categories"]}
     sure = [n for n, s in zip(assignments.column("name").to_pylist(), status, strict=True) if s != "unsure"]

@@ -68,6 +68,7 @@ def calibrate(
     right: NDArray[np.bool_],
     novel: NDArray[np.bool_],
     size: NDArray[np.integer],
+    classes: NDArray[np.integer],
     weights: NDArray[np.floating] | None = None,
     random_state: int = 0,
 ) -> Calibration | None:
@@ -81,6 +82,8 @@ def calibrate(
         Whether its label is right, and whether that is a novel category.
     size : ndarray of int, shape (n,)
         Unlabelled items that got the same label.
+    classes : ndarray of int, shape (n,)
+        Class that people gave each item: what sizes teach is worth as much as there are classes, not items.
     weights : ndarray, shape (n,), optional
         How many of the items that the maps are for each of these stands for.
     random_state : int
@@ -95,9 +98,10 @@ def calibrate(
     judged = np.empty(n)
     for part in range(FOLDS):
         rest, own = fold != part, fold == part
-        judged[own] = _applied(_maps(x[rest], right[rest], novel[rest], w[rest]), x[own], novel[own])
+        maps = _maps(x[rest], right[rest], novel[rest], classes[rest], w[rest])
+        judged[own] = _applied(maps, x[own], novel[own])
     errors = (calibration_error(judged, right, w), calibration_error(confidence, right, w))
-    return Calibration(*_maps(x, right, novel, w), n, int(novel.sum()), *errors, chance_error(judged, w))
+    return Calibration(*_maps(x, right, novel, classes, w), n, int(novel.sum()), *errors, chance_error(judged, w))
 
 
 def _columns(confidence: NDArray[np.floating], size: NDArray[np.integer]) -> NDArray[np.float64]:
@@ -107,14 +111,18 @@ def _columns(confidence: NDArray[np.floating], size: NDArray[np.integer]) -> NDA
 
 
 def _maps(
-    x: NDArray[np.float64], right: NDArray[np.bool_], novel: NDArray[np.bool_], w: NDArray[np.float64]
+    x: NDArray[np.float64],
+    right: NDArray[np.bool_],
+    novel: NDArray[np.bool_],
+    classes: NDArray[np.integer],
+    w: NDArray[np.float64],
 ) -> tuple[Map, Map]:
     """A map for known and one for novel labels; one for both where either has too few items."""
     parts = [novel == side for side in (False, True)]
     if any(part.sum() < LEAST or not w[part].sum() for part in parts):
-        both = _platt(x, right, w)
+        both = _platt(x, right, classes, w)
         return both, both
-    of_known, of_novel = (_platt(x[part], right[part], w[part]) for part in parts)
+    of_known, of_novel = (_platt(x[part], right[part], classes[part], w[part]) for part in parts)
     return of_known, of_novel
 
 
@@ -149,7 +157,9 @@ def _bins(confidence: NDArray[np.floating]) -> list[NDArray[np.int64]]:
     return np.array_split(order, min(BINS, max(1, len(order) // BIN_LEAST)))
 
 
-def _platt(x: NDArray[np.float64], right: NDArray[np.bool_], weights: NDArray[np.float64]) -> Map:
+def _platt(
+    x: NDArray[np.float64], right: NDArray[np.bool_], classes: NDArray[np.integer], weights: NDArray[np.float64]
+) -> Map:
     """Offset and slopes, with Platt's soft targets: finite also where all items are right, or all wrong."""
     w = weights * len(weights) / weights.sum()  # a mean of one: the soft targets count items
     n_right, n_wrong = float(w[right].sum()), float(w[~right].sum())
@@ -157,6 +167,8 @@ def _platt(x: NDArray[np.float64], right: NDArray[np.bool_], weights: NDArray[np
     share = np.concatenate([w * target, w * (1 - target)])
     mean, scale = np.average(x, axis=0, weights=w), x.std(axis=0)
     scale[scale < CLIP] = np.inf  # a column that is the same everywhere tells nothing
+    # Items of a class are in few categories, whose size they have in common: a smaller column is a stronger penalty.
+    scale[1] *= np.sqrt(len(x) / len(np.unique(classes)))
     slopes = np.zeros(2)
     # Where confidence speaks against a label it says nothing: then the size alone decides, or nothing does.
     for used in ([0, 1], [1]):

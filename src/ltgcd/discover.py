@@ -24,7 +24,7 @@ from ltgcd.runs import read_assignments
 from ltgcd.sources import read_source
 from ltgcd.storage import read_json, read_metadata
 
-REHEARSALS = {"frozen": 2, "last-stage": 1}  # by what one costs: seconds to a minute, or as long as the run itself
+REHEARSALS = {"frozen": 4, "last-stage": 1}  # by what one costs: seconds to a minute, or as long as the run itself
 IMAGE_SIZE = 128  # four times faster than the network's own size, and as good for small pictures
 
 

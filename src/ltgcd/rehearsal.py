@@ -68,12 +68,15 @@ class Rehearsed(NamedTuple):
         Of what it said.
     size : ndarray of int64, shape (n,)
         Unlabelled items about which it said the same.
+    classes : ndarray of int64, shape (n,)
+        What people had said.
     right, novel, hidden : ndarray of bool, shape (n,)
         Whether that is right, whether it is a novel category, and whether the class of the item was hidden.
     """
 
     confidence: NDArray[np.float32]
     size: NDArray[np.int64]
+    classes: NDArray[np.int64]
     right: NDArray[np.bool_]
     novel: NDArray[np.bool_]
     hidden: NDArray[np.bool_]
@@ -99,7 +102,7 @@ def judge(
         matched = np.full(len(classes), UNLABELLED)
         matched[rows] = columns
         right[found] = said[found] == matched[t]
-    return Rehearsed(p.max(axis=1), sizes[said], right, novel, hidden)
+    return Rehearsed(p.max(axis=1), sizes[said], labels, right, novel, hidden)
 
 
 def rehearse(
@@ -151,4 +154,4 @@ def rehearse(
     if 0 < n_hidden < len(weights):
         weights = np.where(said.hidden, novel_share / n_hidden, (1 - novel_share) / (len(weights) - n_hidden))
         weights *= len(weights)
-    return calibrate(said.confidence, said.right, said.novel, said.size, weights, task.random_state)
+    return calibrate(said.confidence, said.right, said.novel, said.size, said.classes, weights, task.random_state)

@@ -29,7 +29,7 @@ from ltgcd.errors import InputError
 from ltgcd.progress import progress
 from ltgcd.views import Views
 
-TEST_BATCH = 512
+TEST_BATCH = 256
 CPU_ROWS = 128
 
 
@@ -128,7 +128,8 @@ class Model(nn.Module):
         """Map (R, *shape) to features (R, D) and outputs of the head."""
         if activations.ndim > 2 and activations.device.type == "cpu":
             # Maps of more rows than this fall out of the cache, and a tail of convolutions takes twice as long.
-            features = torch.cat([self.tail(rows) for rows in torch.split(activations, CPU_ROWS)])
+            n = CPU_ROWS if torch.is_grad_enabled() else TEST_BATCH
+            features = torch.cat([self.tail(rows) for rows in torch.split(activations, n)])
         else:
             features = self.tail(activations)
         return features, self.head(features)

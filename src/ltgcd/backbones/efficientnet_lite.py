@@ -162,6 +162,8 @@ class EfficientNetLiteTail(nn.Module):
 
     def forward(self, maps: torch.Tensor) -> torch.Tensor:
         """Map the trunk's output (B, C, h, w) to features (B, 1280)."""
+        if not torch.is_grad_enabled():  # a third faster; with the gradient it makes no difference
+            maps = maps.contiguous(memory_format=torch.channels_last)
         x: torch.Tensor = self.head(self.blocks(maps))
         return x.mean(dim=(2, 3))
 

@@ -25,25 +25,26 @@ def demo(
 
     def work() -> dict[str, Any]:
         from ltgcd.demo import digits_source
+        from ltgcd.discover import REHEARSALS
         from ltgcd.pipeline import train as run
         from ltgcd.pipeline import vectors
         from ltgcd.report.page import write_report
         from ltgcd.report.pictures import pixel_pictures
         from ltgcd.runs import read_assignments
-        from ltgcd.storage import read_json
+        from ltgcd.storage import read_json, read_metadata
 
         source = digits_source(seed=seed)
-        result = run(source, out, random_state=seed, notify=status)
+        result = run(source, out, random_state=seed, rehearsals=REHEARSALS["frozen"], notify=status)
         truth, x = source.truth, vectors(source)
-        estimate = read_json(out / "k_estimate.json")
+        estimate, table = read_json(out / "k_estimate.json"), read_assignments(out)
         status("drawing the report")
         page = write_report(
             out,
             source,
             x,
-            read_assignments(out),
+            table,
             k_estimate=estimate,
-            calibration_error=None,
+            calibration_error=read_metadata(table.schema).get("calibration_error"),
             pictures=pixel_pictures(x),
             seed=seed,
             title="Long-tailed digits",

@@ -40,7 +40,7 @@ from ltgcd.report.categories import (
 from ltgcd.report.columns import SHOWN, item_columns
 from ltgcd.report.layout import SAMPLE, map_items, tail_sample
 from ltgcd.report.pictures import Pictures, collection_pictures
-from ltgcd.storage import atomic_path
+from ltgcd.storage import atomic_path, read_metadata
 
 UNSURE_EXAMPLES = 12
 SCRIPTS = ("base.js", "charts.js", "map.js", "cards.js", "start.js")
@@ -114,7 +114,10 @@ def write_report(
     progress("writing the page")
     cards, unsure = _categories(collection, assigned, shape, shown)
     data = {
-        "meta": _meta(collection, assigned, k_estimate, calibration_error, seed, title or folder.resolve().name),
+        "meta": {
+            **_meta(collection, assigned, k_estimate, calibration_error, seed, title or folder.resolve().name),
+            "appended": _appended(assignments, k_estimate),
+        },
         "k": _k_curve(k_estimate),
         "categories": cards,
         "unsure": unsure,
@@ -177,6 +180,7 @@ def _meta(
         "kind": collection.items.kind,
         "n_old": collection.n_old,
         "n_novel": int(((assigned.kinds == NOVEL) & (sizes > 0)).sum()),
+        "n_doubtful": int(((assigned.kinds == NOVEL) & (sizes == 0)).sum()),  # categories of unsure items alone
         "status": {name: int(count) for name, count in zip(STATUSES, counts, strict=True)},
         "imbalance": round(imbalance_factor(sizes), 1),
         "k": _number(estimate.get("k")),
@@ -186,6 +190,12 @@ def _meta(
         "seed": seed,
         "version": importlib.metadata.version("ltgcd"),
     }
+
+
+def _appended(assignments: pa.Table, k_estimate: dict[str, Any] | None) -> int:
+    """Classes that updates have added to those that were estimated."""
+    k, first = read_metadata(assignments.schema).get("k"), (k_estimate or {}).get("k")
+    return 0 if k is None or first is None else max(0, int(k) - int(first))
 
 
 def _k_curve(k_estimate: dict[str, Any] | None) -> dict[str, Any] | None:

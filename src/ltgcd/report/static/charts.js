@@ -5,7 +5,8 @@ function header() {
   if (news) headline.append(el("em", { text: plural(news, "new category", "new categories") }), " beside " + plural(META.n_old, "known class", "known classes"));
   else headline.textContent = "Nothing new beside " + plural(META.n_old, "known class", "known classes");
   const parts = [plural(META.n, { image: "image", text: "text", vector: "item" }[META.kind]) + ", " + whole(META.labelled) + " of them labelled."];
-  if (META.k !== null) parts.push("About " + plural(META.k, "class", "classes") + " in all" + (META.low === null ? "." : `, with 90 % confidence between ${whole(META.low)} and ${whole(META.high)}.`));
+  if (META.k !== null) parts.push("About " + plural(META.k, "class", "classes") + " in all" + (META.low === null ? "." : `, with 90 % confidence between ${whole(META.low)} and ${whole(META.high)}.`) + (META.appended ? ` That was before the updates, which have added ${whole(META.appended)}.` : ""));
+  if (META.n_doubtful) parts.push(plural(META.n_doubtful, news ? "further new category has" : "new category has", news ? "further new categories have" : "new categories have") + " unsure items alone.");
   if (META.status.unsure) parts.push(plural(META.status.unsure, "item") + (META.status.unsure === 1 ? " is" : " are") + " unsure and kept apart.");
   $("#lead").textContent = parts.join(" ");
 
@@ -81,7 +82,7 @@ function sizes() {
 
 function kCurve() {
   const k = DATA.k, note = $("#kcurve p");
-  if (k && META.k !== null) note.textContent = `About ${whole(META.k)}` + (META.low === null ? "" : `; 90 % interval ${whole(META.low)} to ${whole(META.high)}`);
+  if (k && META.k !== null) note.textContent = `About ${whole(META.k)}` + (META.low === null ? "" : `; 90 % interval ${whole(META.low)} to ${whole(META.high)}`) + (META.appended ? `; ${whole(META.appended)} added by updates since` : "");
   chart("kcurve", (box, width, height) => {
     if (!k) { box.append(el("p", { text: "The number of classes was given, not estimated." })); return; }
     const [left, right, top, bottom] = [8, 8, 20, 34], points = k.curve;
