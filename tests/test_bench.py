@@ -274,6 +274,27 @@ def test_a_table_runs_once_and_its_figures_are_the_evaluation_s(tables: Path, da
 
 
 @pytest.mark.usefixtures("features")
+def test_two_benches_divide_the_cells(tables: Path, data: Path, tmp_path: Path) -> None:
+    """What another process has claimed is left to it; what it lets go of is run."""
+    bench = opened(tables, tmp_path, data)
+    plan = bench.planned("tiny", [], 1)
+    keys = [cell["key"] for cell in plan["cells"] if cell["state"] == "todo"]
+    holds = (
+        "import sys; from pathlib import Path; from ltgcd.bench.results import claimed\n"
+        "with claimed(Path(sys.argv[1]), sys.argv[2]) as ours: print(ours, flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", holds, str(bench.workshop.work), keys[0]]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "True\n"
+        assert bench.run(plan)["ran"] == len(keys) - 1
+        assert set(read_records(bench.results)) == set(keys[1:])
+        other.kill()
+    assert bench.run(bench.planned("tiny", [], 1))["ran"] == 1
+    assert set(read_records(bench.results)) == set(keys)
+
+
+@pytest.mark.usefixtures("features")
 def test_the_page_is_a_function_of_the_records(tables: Path, data: Path, tmp_path: Path) -> None:
     bench = opened(tables, tmp_path, data)
     bench.run(bench.planned("tiny", [], 2))

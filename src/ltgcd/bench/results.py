@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BufferedRandom
 from pathlib import Path
 from typing import Any, get_args
@@ -62,10 +64,26 @@ def append_record(folder: Path, cell: Cell, figures: dict[str, Any]) -> dict[str
     return record
 
 
-def _lock(file: BufferedRandom) -> None:
-    """Wait for another process that is writing; the lock goes when the file is closed."""
+@contextmanager
+def claimed(work: Path, key: str) -> Iterator[bool]:
+    """Whether a cell is ours to run while the block lasts; False where another process is at it.
+
+    Benches that share a work folder divide the cells between them. A process that is killed claims nothing more.
+    """
+    folder = work / "claims"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / key).open("w+b") as file:
+        yield _lock(file, wait=False)
+
+
+def _lock(file: BufferedRandom, *, wait: bool = True) -> bool:
+    """Lock a file until it is closed, after waiting for another process if that is wanted; False where one has it."""
     try:
         import fcntl  # noqa: PLC0415 - not on Windows, where two benches at once are not noticed
     except ImportError:
-        return
-    fcntl.flock(file, fcntl.LOCK_EX)
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -10,7 +10,7 @@ import numpy as np
 
 from ltgcd.bench.cells import Workshop, current_records
 from ltgcd.bench.render import render
-from ltgcd.bench.results import append_record
+from ltgcd.bench.results import append_record, claimed
 from ltgcd.bench.tables import Cell, Setting, Table, cells_of, read_settings, read_tables
 from ltgcd.datasets import data_root, get_dataset, locate
 from ltgcd.errors import InputError
@@ -99,10 +99,15 @@ class Bench:
         ran, todo = 0, [cell for cell in plan["cells"] if cell["state"] == "todo"]
         for number, line in enumerate(todo, 1):
             cell = Cell(**line["cell"])
-            if cell.key in current_records(self.results):
-                continue  # another process was faster
-            self.notify(f"{number} of {len(todo)}: {line['table']}, {line['dataset']}, {line['row']}, seed {cell.seed}")
-            record = append_record(self.results, cell, self.workshop.run(cell))
+            named = f"{number} of {len(todo)}: {line['table']}, {line['dataset']}, {line['row']}, seed {cell.seed}"
+            with claimed(self.workshop.work, cell.key) as ours:
+                if not ours:
+                    self.notify(f"{named}: another process is at it")
+                    continue
+                if cell.key in current_records(self.results):
+                    continue  # another process was faster
+                self.notify(named)
+                record = append_record(self.results, cell, self.workshop.run(cell))
             ran += 1
             self.notify(_told(record))
         return {"ran": ran, **{name: plan[name] for name in ("done", "missing")}}
