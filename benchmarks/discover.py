@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.optimize import linear_sum_assignment
 
+from ltgcd.calibration import calibration_error
 from ltgcd.collection import positions
 from ltgcd.datasets import data_root
 from ltgcd.matching import confusion
@@ -30,8 +31,8 @@ def ltgcd(*arguments: object) -> dict:
     return json.loads(done.stdout)
 
 
-def wrong_items(run: Path) -> tuple[np.ndarray, np.ndarray]:
-    """For every unlabelled item whether its label is wrong (one Hungarian over all of D^u), and its status."""
+def judged(run: Path, n_old: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Of every unlabelled item: is its label wrong (one Hungarian over D^u), novel, unsure, and how confident."""
     labels, table = read_run_labels(run), read_assignments(run)
     free = labels.y < 0
     at = positions(labels.ids.filter(pa.array(free)), table.column("id").combine_chunks(), run, "make the run again")
@@ -41,7 +42,8 @@ def wrong_items(run: Path) -> tuple[np.ndarray, np.ndarray]:
     classes, clusters = np.unique(true), np.unique(said)
     matched = dict(zip(clusters[columns], classes[rows], strict=True))
     right = np.array([matched.get(s, -1) for s in clusters])[np.searchsorted(clusters, said)] == true
-    return ~right, table.column("status").to_numpy(zero_copy_only=False)[at]
+    unsure = table.column("status").to_numpy(zero_copy_only=False)[at] == "unsure"
+    return ~right, said >= n_old, unsure, table.column("confidence").to_numpy()[at]
 
 
 def main() -> None:
@@ -53,8 +55,7 @@ def main() -> None:
             started = time.perf_counter()
             result = ltgcd("discover", source, "--labels", split / "labels.csv", "--out", run)
             minutes = (time.perf_counter() - started) / 60
-            wrong, status = wrong_items(run)
-            unsure = status == "unsure"
+            wrong, novel, unsure, confidence = judged(run, result["n_old"])
             scores = " / ".join(f"{v:.1f}" for v in result["balanced_acc"].values())
             size = Path(result["report"]).stat().st_size / 1e6
             print(f"{name}: {minutes:.1f} minutes from nothing; the report has {size:.1f} MB")
@@ -62,7 +63,10 @@ def main() -> None:
             print(f"  K = {result['k']} {interval}, {result['n_old']} known; balanced {scores}")
             print(f"  known {result['known']}, novel {result['novel']}, unsure {result['unsure']}")
             off, chance = (100 * result[f"calibration_{name}"] for name in ("error", "chance"))
-            print(f"  calibration error on held-out labelled items: {off:.1f} % ({chance:.1f} % would be chance)")
+            print(f"  calibration error in rehearsals with labels hidden: {off:.1f} % ({chance:.1f} % would be chance)")
+            parts = (np.ones_like(novel), ~novel, novel)
+            by_truth = [100 * calibration_error(confidence[part], ~wrong[part]) for part in parts]
+            print("  and on D^u, by the truth: {:.1f} % (known labels {:.1f} %, novel ones {:.1f} %)".format(*by_truth))
             print(
                 f"  wrong among unsure: {100 * wrong[unsure].mean():.1f} %, among the others: "
                 f"{100 * wrong[~unsure].mean():.1f} % ({wrong[unsure].mean() / wrong[~unsure].mean():.1f}×)",

@@ -234,10 +234,11 @@ def test_pictures_keep_the_budget_and_the_order_of_wishes() -> None:
 
 def test_the_page_says_what_updates_have_added(tmp_path: Path) -> None:
     source, x, assignments = problem(40)
-    for k, appended in ((3, 0), (5, 2), (2, 0)):
-        data = write(tmp_path / str(k), source, x, with_metadata(assignments, {"k": k}))
+    for k, updates, appended in ((3, 1, 0), (5, 1, 2), (2, 1, 0), (5, 0, 0)):
+        data = write(tmp_path / f"{k}-{updates}", source, x, with_metadata(assignments, {"k": k, "updates": updates}))
         assert data["meta"]["appended"] == appended
-    assert write(tmp_path, source, x, with_metadata(assignments, {"k": 9}), k_estimate=None)["meta"]["appended"] == 0
+    told = with_metadata(assignments, {"k": 9, "updates": 1})
+    assert write(tmp_path, source, x, told, k_estimate=None)["meta"]["appended"] == 0
 
 
 def test_every_category_gets_its_first_picture_before_any_gets_a_second() -> None:

@@ -34,12 +34,13 @@ class Calibration:
         Offset, slope and by_size for known classes and for novel categories; one map for both where either had too few
         items. The slope is never negative.
     n, n_novel : int
-        Items that the maps were learnt on, and how many of them were said to be novel.
+        Rows that the maps were learnt on, and how many of them were said to be novel.
     error, error_before : float
         Expected calibration error of the confidences, with the maps (each item judged by maps that were learnt without
         it) and without.
     chance : float
-        Error that perfectly calibrated confidences would show on as many items: the noise of small bins.
+        Error that perfectly calibrated confidences would show on as many items: the noise of small bins. More is to be
+        expected where whole classes are right or wrong together.
     """
 
     known: Map
@@ -69,6 +70,7 @@ def calibrate(
     novel: NDArray[np.bool_],
     size: NDArray[np.integer],
     classes: NDArray[np.integer],
+    items: NDArray[np.integer],
     weights: NDArray[np.floating] | None = None,
     random_state: int = 0,
 ) -> Calibration | None:
@@ -84,6 +86,8 @@ def calibrate(
         Unlabelled items that got the same label.
     classes : ndarray of int, shape (n,)
         Class that people gave each item: what sizes teach is worth as much as there are classes, not items.
+    items : ndarray of int, shape (n,)
+        Which item each row is about; rows about the same one are judged together.
     weights : ndarray, shape (n,), optional
         How many of the items that the maps are for each of these stands for.
     random_state : int
@@ -94,14 +98,18 @@ def calibrate(
         return None
     w = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
     x = _columns(confidence, size)
-    fold = np.random.RandomState(random_state).permutation(n) % FOLDS
+    apart = _two_maps(novel, w)
+    distinct, item = np.unique(items, return_inverse=True)
+    fold = (np.random.RandomState(random_state).permutation(len(distinct)) % FOLDS)[item]
     judged = np.empty(n)
     for part in range(FOLDS):
         rest, own = fold != part, fold == part
-        maps = _maps(x[rest], right[rest], novel[rest], classes[rest], w[rest])
+        maps = _maps(x[rest], right[rest], novel[rest], classes[rest], w[rest], apart)
         judged[own] = _applied(maps, x[own], novel[own])
     errors = (calibration_error(judged, right, w), calibration_error(confidence, right, w))
-    return Calibration(*_maps(x, right, novel, classes, w), n, int(novel.sum()), *errors, chance_error(judged, w))
+    # Rows about the same item are right or wrong together, so that there are fewer chances than rows.
+    chance = chance_error(judged, w) * np.sqrt(n / len(distinct))
+    return Calibration(*_maps(x, right, novel, classes, w, apart), n, int(novel.sum()), *errors, float(chance))
 
 
 def _columns(confidence: NDArray[np.floating], size: NDArray[np.integer]) -> NDArray[np.float64]:
@@ -110,16 +118,22 @@ def _columns(confidence: NDArray[np.floating], size: NDArray[np.integer]) -> NDA
     return np.stack([np.log(p) - np.log1p(-p), np.log1p(np.asarray(size, dtype=np.float64))], axis=1)
 
 
+def _two_maps(novel: NDArray[np.bool_], w: NDArray[np.float64]) -> bool:
+    """Whether there is enough to learn known and novel labels apart."""
+    return all(part.sum() >= LEAST and w[part].sum() > 0 for part in (novel, ~novel))
+
+
 def _maps(
     x: NDArray[np.float64],
     right: NDArray[np.bool_],
     novel: NDArray[np.bool_],
     classes: NDArray[np.integer],
     w: NDArray[np.float64],
+    apart: bool,
 ) -> tuple[Map, Map]:
-    """A map for known and one for novel labels; one for both where either has too few items."""
+    """A map for known and one for novel labels, or one for both."""
     parts = [novel == side for side in (False, True)]
-    if any(part.sum() < LEAST or not w[part].sum() for part in parts):
+    if not apart or not all(w[part].sum() for part in parts):
         both = _platt(x, right, classes, w)
         return both, both
     of_known, of_novel = (_platt(x[part], right[part], classes[part], w[part]) for part in parts)
@@ -165,7 +179,8 @@ def _platt(
     n_right, n_wrong = float(w[right].sum()), float(w[~right].sum())
     target = np.where(right, (n_right + 1) / (n_right + 2), 1 / (n_wrong + 2))
     share = np.concatenate([w * target, w * (1 - target)])
-    mean, scale = np.average(x, axis=0, weights=w), x.std(axis=0)
+    mean = np.average(x, axis=0, weights=w)
+    scale = np.sqrt(np.average((x - mean) ** 2, axis=0, weights=w))
     scale[scale < CLIP] = np.inf  # a column that is the same everywhere tells nothing
     # Items of a class are in few categories, whose size they have in common: a smaller column is a stronger penalty.
     scale[1] *= np.sqrt(len(x) / len(np.unique(classes)))

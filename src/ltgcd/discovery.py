@@ -17,6 +17,7 @@ from ltgcd.estimate_k import KEstimate, estimate_k
 from ltgcd.experiments import TRAINED, Preset, changed, preset
 from ltgcd.extension import extend
 from ltgcd.fitting import FittedModel, Task, fit_model
+from ltgcd.runs import core
 from ltgcd.views import VectorViews
 
 
@@ -152,7 +153,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         order = np.argsort(numbers)
         given = np.where(labels == UNLABELLED, UNLABELLED, order[np.searchsorted(numbers[order], labels) % len(order)])
         classes = np.argsort(self.classes_)[np.searchsorted(np.sort(self.classes_), self.labels_)]
-        sure = np.where(self.status_ == "unsure", UNLABELLED, classes)
+        sure = core(classes, self.status_ != "unsure")
         done = extend(
             self._fitted, VectorViews(x), np.concatenate([self._x, x]), self._y, sure, given, self.random_state
         )

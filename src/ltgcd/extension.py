@@ -61,7 +61,7 @@ def extend(
     y : ndarray of int64, shape (N,)
         Labels that people gave to the run's items, -1 without.
     classes : ndarray of int64, shape (N,)
-        Class of each item of the run, -1 where it is not sure of it.
+        Class of each item of the run, -1 where it is not sure of it (see `ltgcd.runs.core`).
     given : ndarray of int64, shape (M,)
         Labels that people gave to the new items, -1 without; from `fitted.k` on they are classes of their own.
     random_state : int
@@ -82,5 +82,8 @@ def extend(
     p = larger.probabilities(np.concatenate([logits, h @ prototypes.T], axis=1))
     labels = np.where(settled == UNLABELLED, p.argmax(axis=1), settled).astype(np.int64)
     confidence, doubtful = larger.judged(p[np.arange(m), labels], labels)
-    unsure = (found.alone[n:] | doubtful) & (given == UNLABELLED)
+    # An item that founded a category is there by what its neighbours say, and as surely as no other class explains it.
+    founder = (given == UNLABELLED) & (found.labels[n:] != UNLABELLED)
+    confidence = np.where(founder, found.unexplained[n:], confidence).astype(np.float32)
+    unsure = (found.alone[n:] | (doubtful & ~founder)) & (given == UNLABELLED)
     return Extension(larger, labels, confidence, unsure, prototypes, prior, sizes)

@@ -114,13 +114,13 @@ class FittedModel:
     prior : ndarray, shape (K,)
         Mean prediction on D^u, for the logit adjustment.
     sizes : ndarray of int64, shape (K,)
-        Items of D^u in each class.
+        Items of D^u in each class; for one that an update appended, the items that it was appended with.
     adjustment : float
         Its strength.
     temperature : float
         That logits are divided by: 0.1 for cosines.
     calibration : Calibration or None
-        Of the confidence, where it was rehearsed (`ltgcd.rehearsal`).
+        Of the confidence in new items, where it was rehearsed (`ltgcd.rehearsal`).
     """
 
     model: Model
@@ -185,6 +185,8 @@ class FittedModel:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{path} is damaged; train again in a new folder.") from error
         tensors, _ = read_tensors(folder / "model.safetensors")
+        if "sizes" not in tensors or "known" not in described.get("calibration", {"known": None}):
+            raise InputError(f"{folder} was made by an earlier version of ltgcd; run it again in a new folder.")
         prior, sizes = tensors.pop("prior").numpy(), tensors.pop("sizes").numpy()
         frozen = described["regime"] == "frozen"
         at = "tail.0." if frozen else "tail.1."
@@ -206,11 +208,24 @@ class FittedModel:
 
 
 class Fit(NamedTuple):
-    """A fitted model and what it says about the items it was fitted on: features (N, D), probabilities (N, K)."""
+    """A fitted model and what it says about the items it was fitted on.
+
+    Attributes
+    ----------
+    fitted : FittedModel
+        For new items too.
+    features : ndarray, shape (N, D)
+        Of the test views.
+    probabilities : ndarray, shape (N, K)
+        Smoothed over neighbours, where the experiment says so.
+    alone : ndarray, shape (N, K)
+        What `fitted` says about each item by itself, as it would about a new one.
+    """
 
     fitted: FittedModel
     features: NDArray[np.float32]
     probabilities: NDArray[np.float32]
+    alone: NDArray[np.float32]
 
 
 # ---------------------------------------------------------------- fitting
@@ -270,7 +285,7 @@ def fit_model(
     model.cpu().eval()
     # GCD clusters only now, and in one process, to have the same centres in all.
     model.head = classifier = world.from_first(lambda: make_classifier(head, snapshot, task._replace(y=y), experiment))
-    p = softmax(_logits(classifier, snapshot), classifier.temperature)
+    p = alone = softmax(_logits(classifier, snapshot), classifier.temperature)
     if experiment.smoothing:
         p = smoothed(p, knn_graph(snapshot.features, 10), y, experiment.smoothing)
     prior = class_prior(p[y == UNLABELLED])
@@ -282,7 +297,8 @@ def fit_model(
     fitted = FittedModel(
         model, task.n_old, task.k, prior[order], sizes[order], experiment.adjustment, classifier.temperature
     )
-    return Fit(fitted, snapshot.features, p)
+    alone = adjusted(alone, prior, experiment.adjustment)[:, order]
+    return Fit(fitted, snapshot.features, p, alone)
 
 
 def by_size(sizes: NDArray[np.int64], n_old: int) -> NDArray[np.int64]:

@@ -37,10 +37,13 @@ class Found(NamedTuple):
         Category k, k + 1, … by falling size, of the items that founded one; -1 for all others.
     alone : ndarray of bool, shape (N,)
         Items that no class explains and that are too few for a category.
+    unexplained : ndarray of float64, shape (N,)
+        Probability that no class explains a new item; 0 for all that were not asked about.
     """
 
     labels: NDArray[np.int64]
     alone: NDArray[np.bool_]
+    unexplained: NDArray[np.float64]
 
 
 def new_categories(
@@ -69,13 +72,15 @@ def new_categories(
         Seed.
     """
     labels, alone = np.full(len(x), UNLABELLED, dtype=np.int64), np.zeros(len(x), dtype=bool)
+    unexplained = np.zeros(len(x))
     # With one class there is nothing to learn from: hidden, it leaves none.
     if not new.any() or len(np.unique(classes[classes != UNLABELLED])) < 2:
-        return Found(labels, alone)
+        return Found(labels, alone, unexplained)
     z = principal_components(x)
     graph = knn_graph(z, max(EVIDENCE_NEIGHBOURS, NEIGHBOURS), random_state=random_state)
     asked = np.flatnonzero(new)
-    rows = asked[explained(z, classes, graph, asked, random_state) < 0.5]
+    unexplained[asked] = 1 - explained(z, classes, graph, asked, random_state)
+    rows = asked[unexplained[asked] > 0.5]
     alone[rows] = True
     group_of = neighbour_groups(graph, rows, random_state)
     sizes = np.bincount(group_of, minlength=1)
@@ -92,7 +97,7 @@ def new_categories(
             labels[members] = settled[members] = best
     by_size = k + np.argsort(np.argsort(-np.bincount(labels[labels >= k] - k, minlength=n - k), kind="stable"))
     labels[labels >= k] = by_size[labels[labels >= k] - k]
-    return Found(labels, alone)
+    return Found(labels, alone, unexplained)
 
 
 def explained(

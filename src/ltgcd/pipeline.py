@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,7 @@ from ltgcd.feature_store import FeatureStore
 from ltgcd.fitting import Task, fit_model
 from ltgcd.items import Vectors
 from ltgcd.methods import CLUSTERINGS
-from ltgcd.rehearsal import rehearse
+from ltgcd.rehearsal import PARTS, rehearse
 from ltgcd.runs import (
     draw_epoch,
     open_run,
@@ -38,6 +39,8 @@ from ltgcd.training import Watch, unwatched
 from ltgcd.views import CachedViews
 
 Notify = Callable[[str], None]
+
+REHEARSALS = "rehearsals"  # folder of a run, while it is rehearsed
 
 
 def silent(_message: str) -> None:
@@ -129,7 +132,7 @@ def train(
         Backbone weights that the store was made with, where they are not the usual ones.
     rehearsals : int
         How often to train once more with known classes hidden, to learn what a confidence is worth
-        (`ltgcd.rehearsal`); without, confidences are the model's own and no item is unsure.
+        (`ltgcd.rehearsal`); at 0, confidences are the model's own and no item is unsure.
     watch : callable
         Told what each epoch draws from, see `ltgcd.training.fit`.
     notify : callable
@@ -150,6 +153,10 @@ def train(
         experiment = changed(preset(method, chosen, name), changes or {})
     elif changes:
         raise InputError(f"'{method}' has no settings to change; leave out {', '.join(changes)}.")
+    if not 0 <= rehearsals <= PARTS:
+        raise InputError(f"There can be 0 to {PARTS} rehearsals, not {rehearsals}.")
+    if rehearsals and not experiment:
+        raise InputError(f"'{method}' trains nothing that could be rehearsed; leave out --rehearsals.")
     world = join_world()
     notify = notify if world.first else silent
     config = run_config(method, k, random_state, chosen, experiment, store, rehearsals)
@@ -230,26 +237,29 @@ def _train(
         notify=notify,
         world=world,
     )
-    said = result.probabilities.argmax(axis=1)
+    said, worth = result.probabilities.argmax(axis=1), None
     if rehearsals:
         novel_share = float((said[~collection.labelled] >= task.n_old).mean())
-        result.fitted.calibration = rehearse(
-            task, experiment, novel_share, rehearsals, folder=folder / "rehearsals", notify=notify, world=world
+        worth = rehearse(
+            task, experiment, novel_share, rehearsals, folder=folder / REHEARSALS, notify=notify, world=world
         )
     if not world.first:
         return
+    fitted, calibration = result.fitted, worth.together if worth else None
     # A labelled item keeps its label; its confidence is what the model thinks of that.
     labels = np.where(collection.labelled, collection.y, said)
-    confidence, unsure = result.fitted.judged(result.probabilities[np.arange(len(labels)), labels], labels)
+    own = result.probabilities[np.arange(len(labels)), labels]
+    confidence, unsure = dataclasses.replace(fitted, calibration=calibration).judged(own, labels)
+    fitted.calibration = worth.alone if worth else None
     note: dict[str, Any] = {"class_names": list(collection.class_names), "dim": int(task.x.shape[1])}
     if store is not None:
         note["features"] = {key: value for key, value in store.key.items() if value is not None}
-    result.fitted.save(folder, note)
-    calibration = result.fitted.calibration
+    fitted.save(folder, note)
     told: dict[str, Any] = {"calibration_error": None, "calibration_chance": None}
     if calibration:
         told = {"calibration_error": round(calibration.error, 4), "calibration_chance": round(calibration.chance, 4)}
     write_assignments(folder, collection, labels, confidence, task.k, unsure & ~collection.labelled, told)
+    shutil.rmtree(folder / REHEARSALS, ignore_errors=True)  # what they taught is in the model
 
 
 def _record(folder: Path, line: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from ltgcd.calibration import Calibration, calibrate
+from ltgcd.calibration import LEAST, Calibration, calibrate
 from ltgcd.collection import UNLABELLED
 from ltgcd.distributed import World
 from ltgcd.experiments import Experiment
@@ -43,20 +43,24 @@ class Hidden(NamedTuple):
     asked: NDArray[np.int64]
 
 
-def hide(task: Task, part: int) -> Hidden:
-    """Hide one of the `PARTS` of the labelled classes, and `HELD_OUT` of the labelled items of all others.
+def problems(task: Task, times: int) -> list[Hidden]:
+    """Hide one part of the labelled classes after the other, and `HELD_OUT` of the labelled items of all others.
 
-    No class is hidden where nothing novel is looked for, or fewer than `PARTS` are labelled.
+    The labelled classes are cut into `PARTS`, or into one of each where they are fewer; `times` parts are used at most.
+    No class is hidden where nothing novel is looked for, or where none would be left.
     """
     classes = np.unique(task.y[task.y != UNLABELLED])
-    hidden = np.empty(0, dtype=np.int64)
-    if len(classes) >= PARTS and task.k > task.n_old:
-        hidden = np.array_split(np.random.RandomState(task.random_state).permutation(classes), PARTS)[part]
-    visible = np.setdiff1d(np.arange(task.n_old), hidden)
-    stays = np.isin(task.y, visible)
-    y = np.where(stays, np.searchsorted(visible, task.y), UNLABELLED)
-    y, _ = hold_out(y, HELD_OUT, task.random_state + part)
-    return Hidden(y, visible, np.flatnonzero((task.y != UNLABELLED) & (y == UNLABELLED)))
+    parts = [np.empty(0, dtype=np.int64)] * PARTS
+    if len(classes) > 1 and task.k > task.n_old:
+        order = np.random.RandomState(task.random_state).permutation(classes)
+        parts = np.array_split(order, min(PARTS, len(classes)))
+    found = []
+    for number, hidden in enumerate(parts[:times]):
+        visible = np.setdiff1d(np.arange(task.n_old), hidden)
+        y = np.where(np.isin(task.y, visible), np.searchsorted(visible, task.y), UNLABELLED)
+        y, _ = hold_out(y, HELD_OUT, task.random_state + number)
+        found.append(Hidden(y, visible, np.flatnonzero((task.y != UNLABELLED) & (y == UNLABELLED))))
+    return found
 
 
 class Rehearsed(NamedTuple):
@@ -64,6 +68,8 @@ class Rehearsed(NamedTuple):
 
     Attributes
     ----------
+    items : ndarray of int64, shape (n,)
+        Which they are; an item may have been asked for in several rehearsals.
     confidence : ndarray, shape (n,)
         Of what it said.
     size : ndarray of int64, shape (n,)
@@ -74,6 +80,7 @@ class Rehearsed(NamedTuple):
         Whether that is right, whether it is a novel category, and whether the class of the item was hidden.
     """
 
+    items: NDArray[np.int64]
     confidence: NDArray[np.float32]
     size: NDArray[np.int64]
     classes: NDArray[np.int64]
@@ -83,12 +90,17 @@ class Rehearsed(NamedTuple):
 
 
 def judge(
-    p: NDArray[np.float32], sizes: NDArray[np.int64], labels: NDArray[np.int64], visible: NDArray[np.int64]
+    items: NDArray[np.int64],
+    p: NDArray[np.float32],
+    sizes: NDArray[np.int64],
+    labels: NDArray[np.int64],
+    visible: NDArray[np.int64],
 ) -> Rehearsed:
     """Compare probabilities (n, K) of the asked items, in classes of these sizes (K,), with their labels (n,).
 
     An item of a visible class is right in that class. A hidden class is whichever novel category the Hungarian gives
-    it, by the items of all hidden classes.
+    it, by the items of all hidden classes. What nobody has labelled can't compete for a category, so a hidden class
+    that fell into that of a really novel one counts as found: for novel labels the result is somewhat too kind.
     """
     said = p.argmax(axis=1)
     novel, hidden = said >= len(visible), ~np.isin(labels, visible)
@@ -102,7 +114,14 @@ def judge(
         matched = np.full(len(classes), UNLABELLED)
         matched[rows] = columns
         right[found] = said[found] == matched[t]
-    return Rehearsed(p.max(axis=1), sizes[said], labels, right, novel, hidden)
+    return Rehearsed(items, p.max(axis=1), sizes[said], labels, right, novel, hidden)
+
+
+class Worth(NamedTuple):
+    """What confidences are worth: of the collection's own items, which neighbours have helped, and of new ones."""
+
+    together: Calibration
+    alone: Calibration
 
 
 def rehearse(
@@ -114,7 +133,7 @@ def rehearse(
     folder: Path | None = None,
     notify: Callable[[str], None] = lambda _message: None,
     world: World | None = None,
-) -> Calibration | None:
+) -> Worth | None:
     """Learn what the method's confidence is worth on this task, or None where too few items are labelled.
 
     Parameters
@@ -122,9 +141,9 @@ def rehearse(
     task, experiment : Task, Experiment
         As they are given to `ltgcd.fitting.fit_model`.
     novel_share : float
-        Share of D^u that the method has called novel: items of hidden and of visible classes count accordingly.
+        Share of D^u that the method has called novel.
     times : int
-        How many rehearsals, each with another part of the classes hidden; at most `PARTS`.
+        How many rehearsals at most, each with another part of the classes hidden.
     folder : path, optional
         For the checkpoints: a rehearsal goes on where it was stopped.
     notify : callable
@@ -132,26 +151,54 @@ def rehearse(
     world : World, optional
         Processes that train together.
     """
-    runs = []
-    for part in range(min(times, PARTS)):
-        problem = hide(task, part)
-        if not len(problem.asked):
-            return None
-        n_hidden = task.n_old - len(problem.visible)
-        notify(f"rehearsal {part + 1} of {times}, with {n_hidden} known classes hidden: what is a confidence worth?")
+    hidden = problems(task, times)
+    if sum(len(problem.asked) for problem in hidden) < LEAST:
+        notify("too few items are labelled to learn what a confidence is worth; it is the model's own")
+        return None
+    runs: tuple[list[Rehearsed], list[Rehearsed]] = ([], [])
+    for number, problem in enumerate(hidden, 1):
+        away = task.n_old - len(problem.visible)
+        notify(f"rehearsal {number} of {len(hidden)}, with {away} known classes hidden: what is a confidence worth?")
         fit = fit_model(
-            task._replace(y=problem.y, n_old=len(problem.visible), random_state=task.random_state + 1 + part),
+            task._replace(y=problem.y, n_old=len(problem.visible), random_state=task.random_state + number),
             experiment,
-            folder=folder / str(part + 1) if folder else None,
+            folder=folder / str(number) if folder else None,
             notify=notify,
             world=world,
         )
-        asked = problem.asked
-        runs.append(judge(fit.probabilities[asked], fit.fitted.sizes, task.y[asked], problem.visible))
-    said = Rehearsed(*(np.concatenate(column) for column in zip(*runs, strict=True)))
-    n_hidden = int(said.hidden.sum())
-    weights = np.ones(len(said.right))
-    if 0 < n_hidden < len(weights):
-        weights = np.where(said.hidden, novel_share / n_hidden, (1 - novel_share) / (len(weights) - n_hidden))
-        weights *= len(weights)
-    return calibrate(said.confidence, said.right, said.novel, said.size, said.classes, weights, task.random_state)
+        asked, labels = problem.asked, task.y[problem.asked]
+        for several, p in zip(runs, (fit.probabilities, fit.alone), strict=True):
+            several.append(judge(asked, p[asked], fit.fitted.sizes, labels, problem.visible))
+    together, alone = (
+        _learnt(
+            Rehearsed(*(np.concatenate(column) for column in zip(*several, strict=True))),
+            novel_share,
+            task.random_state,
+        )
+        for several in runs
+    )
+    return Worth(together, alone) if together and alone else None
+
+
+def _learnt(said: Rehearsed, novel_share: float, random_state: int) -> Calibration | None:
+    if not said.hidden.any():
+        # Nothing was there to be found: what is said about novel labels would only ever be that they are wrong.
+        said = Rehearsed(*(column[~said.novel] for column in said))  # type: ignore[arg-type]
+    weights = expected_weights(said.novel, said.hidden, novel_share)
+    return calibrate(
+        said.confidence, said.right, said.novel, said.size, said.classes, said.items, weights, random_state
+    )
+
+
+def expected_weights(novel: NDArray[np.bool_], hidden: NDArray[np.bool_], novel_share: float) -> NDArray[np.float64]:
+    """Weights (n,), of mean 1, by which items of hidden and of visible classes are as many as they are in D^u.
+
+    How many are novel there is not known, only how many were called so. With t and f the shares of hidden and of
+    visible items that were called novel, x of the items being novel makes f + x (t − f) be called so.
+    """
+    n, n_hidden = len(hidden), int(hidden.sum())
+    if not 0 < n_hidden < n:
+        return np.ones(n)
+    t, f = float(novel[hidden].mean()), float(novel[~hidden].mean())
+    share = float(np.clip((novel_share - f) / (t - f), 0, 1)) if t > f else novel_share
+    return np.where(hidden, share * n / n_hidden, (1 - share) * n / (n - n_hidden))

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import tomli_w
 from numpy.typing import NDArray
 
-from ltgcd.collection import Collection, Source, Truth, check_unique
+from ltgcd.collection import UNLABELLED, Collection, Source, Truth, check_unique
 from ltgcd.errors import InputError
 from ltgcd.items import Items, Vectors
 from ltgcd.labels import strings
@@ -122,6 +122,15 @@ def read_run_labels(folder: Path) -> RunLabels:
 def class_name(label: int, class_names: tuple[str, ...]) -> str:
     """Name of a class: its own if it is known, else ``novel-001`` and so on."""
     return class_names[label] if label < len(class_names) else f"novel-{label - len(class_names) + 1:03d}"
+
+
+def core(labels: NDArray[np.int64], sure: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Label of each item that says what its category is like, -1 for the others, shape (N,).
+
+    The sure items; of a category without any, those that lean towards it.
+    """
+    empty = np.setdiff1d(labels, labels[sure])
+    return np.where(sure | np.isin(labels, empty), labels, UNLABELLED).astype(np.int64)
 
 
 def assignments_table(

@@ -128,6 +128,7 @@ class Model(nn.Module):
         """Map (R, *shape) to features (R, D) and outputs of the head."""
         if activations.ndim > 2 and activations.device.type == "cpu":
             # Maps of more rows than this fall out of the cache, and a tail of convolutions takes twice as long.
+            # Without a gradient nothing is kept, and twice as many fit.
             n = CPU_ROWS if torch.is_grad_enabled() else TEST_BATCH
             features = torch.cat([self.tail(rows) for rows in torch.split(activations, n)])
         else:

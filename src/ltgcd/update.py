@@ -44,6 +44,7 @@ from ltgcd.report.page import write_report
 from ltgcd.runs import (
     assignments_table,
     class_name,
+    core,
     features_checksum,
     read_assignments,
     read_config,
@@ -201,7 +202,7 @@ def _added(
     at = positions(ids_old, labels.ids, run / "split.parquet", "restore it")
     y = np.where(labels.y[at] < model.fitted.n_old, labels.y[at], UNLABELLED)
     sure = np.asarray(pc.not_equal(before.column("status"), "unsure"))
-    classes = np.where(sure, before.column("label").to_numpy(), UNLABELLED)
+    classes = core(np.asarray(before.column("label").to_numpy(), dtype=np.int64), sure)
     notify(f"looking at {len(ids_new):,} new items")
     seed = int(config.get("run", {}).get("random_state", 0))
     done = extend(model.fitted, views, x, y, classes, given, seed)

@@ -63,7 +63,9 @@ def discover(
         print(f"Items: {counts}.")
         if result["calibration_error"] is not None:
             off, chance = (100 * (result[f"calibration_{name}"] or 0) for name in ("error", "chance"))
-            print(f"Confidences are off by {off:.1f} % on held-out labelled items ({chance:.1f} % would be chance).")
+            print(
+                f"Confidences are off by {off:.1f} % in rehearsals with labels hidden ({chance:.1f} % would be chance)."
+            )
         print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
         print(f"Look at it: {result['report']}")
 

@@ -147,6 +147,16 @@ def train(
     change: Annotated[
         list[str] | None, typer.Option("--set", help="Change a setting, for instance selection.k=20; repeatable.")
     ] = None,
+    rehearsals: Annotated[
+        int,
+        typer.Option(
+            "--rehearsals",
+            min=0,
+            max=4,
+            help="Train this many times more with known classes hidden, to learn what a confidence is worth and which "
+            "items are unsure.",
+        ),
+    ] = 0,
     labels: Labels = None,
     weights: Annotated[
         Path | None, typer.Option("--weights", help="Backbone weights, if the features were made with others.")
@@ -161,7 +171,7 @@ def train(
     \b
     Examples:
       ltgcd train embeddings.npz --out runs/first
-      ltgcd train features/plankton --k 121 --epochs 30 --out runs/plankton
+      ltgcd train features/plankton --k 121 --epochs 30 --rehearsals 4 --out runs/plankton
       ltgcd train embeddings.npz --method simgcd --k 100 --seed 1 --out runs/simgcd --json
       ltgcd train embeddings.npz --preset literal --set selection.k_s=20 --k 100 --out runs/literal
       torchrun --nproc-per-node 2 -m ltgcd train features/plankton --k 121 --out runs/two-processes
@@ -192,6 +202,7 @@ def train(
             changes=changes,
             store=opened(source),
             weights=weights,
+            rehearsals=rehearsals,
             notify=status,
         )
 

@@ -18,7 +18,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from ltgcd.collection import UNLABELLED, Collection, positions
 from ltgcd.errors import InputError
-from ltgcd.runs import class_name
+from ltgcd.runs import class_name, core
 from ltgcd.whitening import class_means, normalise
 
 STATUSES = ("known", "novel", "unsure")
@@ -67,12 +67,8 @@ class Assigned:
 
     @property
     def core(self) -> NDArray[np.int64]:
-        """Category of each item that says what its category looks like, -1 for the others, shape (M,).
-
-        The sure items; of a category without any, those that lean towards it.
-        """
-        empty = np.setdiff1d(self.category, self.members)
-        return np.where(np.isin(self.category, empty), self.category, self.members).astype(np.int64)
+        """Category of each item that says what its category is like, -1 for the others; see `ltgcd.runs.core`."""
+        return core(self.category, self.status != UNSURE)
 
 
 def align(collection: Collection, assignments: pa.Table) -> Assigned:

@@ -77,7 +77,7 @@ def write_report(
     k_estimate : dict, optional
         What ``k_estimate.json`` holds.
     calibration_error : float, optional
-        Expected calibration error on held-out labelled items.
+        Expected calibration error in rehearsals with labels hidden.
     coordinates : ndarray, shape (N, 2), optional
         Places on the map; by default t-SNE (`ltgcd.report.layout`).
     laid_out : int, optional
@@ -194,8 +194,8 @@ def _meta(
 
 def _appended(assignments: pa.Table, k_estimate: dict[str, Any] | None) -> int:
     """Classes that updates have added to those that were estimated."""
-    k, first = read_metadata(assignments.schema).get("k"), (k_estimate or {}).get("k")
-    return 0 if k is None or first is None else max(0, int(k) - int(first))
+    told, first = read_metadata(assignments.schema), (k_estimate or {}).get("k")
+    return max(0, int(told["k"]) - int(first)) if told.get("updates") and "k" in told and first is not None else 0
 
 
 def _k_curve(k_estimate: dict[str, Any] | None) -> dict[str, Any] | None:
