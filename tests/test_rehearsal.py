@@ -1,14 +1,21 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ltgcd.calibration import calibration_error
+from ltgcd.checkpoints import save_checkpoint
+from ltgcd.demo import digits_source
+from ltgcd.errors import InputError
 from ltgcd.experiments import changed, preset
 from ltgcd.fitting import Task, fit_model
+from ltgcd.pipeline import train
 from ltgcd.rehearsal import HELD_OUT, PARTS, expected_weights, judge, problems, rehearse
+from ltgcd.runs import read_assignments
 
 EXPERIMENT = changed(preset("ltgcd", "frozen"), {"schedule.epochs": 3})
 
@@ -128,3 +135,38 @@ def test_too_few_labels_teach_nothing_and_two_runs_say_the_same() -> None:
     assert told == ["too few items are labelled to learn what a confidence is worth; it is the model's own"]
     task = Task(x, half_labelled(true, 4), 4, 6, 0)
     assert rehearse(task, EXPERIMENT, 0.5, 1) == rehearse(task, EXPERIMENT, 0.5, 1)
+
+
+@pytest.mark.parametrize("stop", [2, 4, 7])  # in the run itself (3 epochs), in the first rehearsal, in the second
+def test_stopped_in_the_middle_it_goes_on_and_says_the_same(
+    stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = digits_source()
+    settings_ = {"k": 10, "rehearsals": 2, "changes": {"schedule.epochs": 3}}
+    train(source, tmp_path / "whole", **settings_)
+    saved: list[Path] = []
+
+    def counted(folder: Path, *arguments: object) -> None:
+        save_checkpoint(folder, *arguments)
+        saved.append(folder)
+        if len(saved) == stop:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("ltgcd.training.save_checkpoint", counted)
+    with pytest.raises(KeyboardInterrupt):
+        train(source, tmp_path / "stopped", **settings_)
+    train(source, tmp_path / "stopped", **settings_)
+    assert len(saved) == 9, "no epoch was trained twice"
+    whole, stopped = (read_assignments(tmp_path / name) for name in ("whole", "stopped"))
+    assert stopped.equals(whole)
+    assert set(whole.column("status").to_pylist()) == {"known", "novel", "unsure"}
+    assert not (tmp_path / "stopped" / "rehearsals").exists()
+    models = [(tmp_path / name / "model.toml").read_text() for name in ("whole", "stopped")]
+    assert models[0] == models[1]
+
+
+def test_rehearsals_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="0 to 4 rehearsals, not 5"):
+        train(digits_source(), tmp_path / "five", k=10, rehearsals=5)
+    with pytest.raises(InputError, match="'kmeans' trains nothing"):
+        train(digits_source(), tmp_path / "kmeans", k=10, method="kmeans", rehearsals=1)
