@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ltgcd.calibration import calibration_error
-from ltgcd.checkpoints import save_checkpoint
+from ltgcd.checkpoints import read_tensors, save_checkpoint, write_tensors
 from ltgcd.demo import digits_source
+from ltgcd.discovery import _no_tail
 from ltgcd.errors import InputError
 from ltgcd.experiments import changed, preset
-from ltgcd.fitting import Task, fit_model
+from ltgcd.fitting import FittedModel, Task, fit_model
 from ltgcd.pipeline import train
 from ltgcd.rehearsal import HELD_OUT, PARTS, expected_weights, judge, problems, rehearse
 from ltgcd.runs import read_assignments
@@ -170,3 +171,16 @@ def test_rehearsals_that_make_no_sense_are_refused(tmp_path: Path) -> None:
         train(digits_source(), tmp_path / "five", k=10, rehearsals=5)
     with pytest.raises(InputError, match="'kmeans' trains nothing"):
         train(digits_source(), tmp_path / "kmeans", k=10, method="kmeans", rehearsals=1)
+
+
+def test_a_run_of_an_earlier_version_is_refused_in_a_sentence_or_read(tmp_path: Path) -> None:
+    """Sizes came with the rehearsals: without a calibration nobody misses them."""
+    train(digits_source(), tmp_path, k=10, changes={"schedule.epochs": 1})
+    tensors, note = read_tensors(tmp_path / "model.safetensors")
+    write_tensors(tmp_path / "model.safetensors", {n: t for n, t in tensors.items() if n != "sizes"}, note)
+    fitted, _ = FittedModel.load(tmp_path, _no_tail)
+    assert fitted.calibration is None
+    described = (tmp_path / "model.toml").read_text()
+    (tmp_path / "model.toml").write_text(f"{described}\n[calibration]\nslope = 1.0\n")
+    with pytest.raises(InputError, match="earlier version of ltgcd"):
+        FittedModel.load(tmp_path, _no_tail)

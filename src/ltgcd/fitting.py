@@ -185,9 +185,10 @@ class FittedModel:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{path} is damaged; train again in a new folder.") from error
         tensors, _ = read_tensors(folder / "model.safetensors")
-        if "sizes" not in tensors or "known" not in described.get("calibration", {"known": None}):
+        if "calibration" in described and "sizes" not in tensors:
             raise InputError(f"{folder} was made by an earlier version of ltgcd; run it again in a new folder.")
-        prior, sizes = tensors.pop("prior").numpy(), tensors.pop("sizes").numpy()
+        prior = tensors.pop("prior").numpy()
+        sizes = tensors.pop("sizes", torch.zeros(len(prior), dtype=torch.int64)).numpy()  # a calibration's alone
         frozen = described["regime"] == "frozen"
         at = "tail.0." if frozen else "tail.1."
         kind = CLASSIFIERS.get(described.get("head", "prototypes"))
