@@ -158,7 +158,8 @@ def rehearse(
     runs: tuple[list[Rehearsed], list[Rehearsed]] = ([], [])
     for number, problem in enumerate(hidden, 1):
         away = task.n_old - len(problem.visible)
-        notify(f"rehearsal {number} of {len(hidden)}, with {away} known classes hidden: what is a confidence worth?")
+        classes = "class" if away == 1 else "classes"
+        notify(f"rehearsal {number} of {len(hidden)}, {away} known {classes} hidden: what is a confidence worth?")
         fit = fit_model(
             task._replace(y=problem.y, n_old=len(problem.visible), random_state=task.random_state + number),
             experiment,
