@@ -122,7 +122,8 @@ def test_with_few_known_classes_novel_items_are_not_all_unsure(n_old: int) -> No
     found = rehearse(task, EXPERIMENT, float((said[y == -1] >= n_old).mean()), 4)
     novel = (y == -1) & (said >= n_old)
     sure = np.full(novel.sum(), 0.95)
-    assert found is None or found.together.apply(sure, sure > 0, fit.fitted.sizes[said[novel]]).mean() > 0.5
+    assert found is not None
+    assert found.together.apply(sure, sure > 0, fit.fitted.sizes[said[novel]]).mean() > 0.5
 
 
 def test_too_few_labels_teach_nothing_and_two_runs_say_the_same() -> None:

@@ -16,7 +16,7 @@ from ltgcd.feature_store import FeatureStore, open_features
 from ltgcd.features import embed
 from ltgcd.items import Vectors
 from ltgcd.kept import keep_features, keep_items, keep_map, kept_map
-from ltgcd.pipeline import Notify, silent, train, vectors
+from ltgcd.pipeline import Notify, chosen_regime, silent, train, vectors
 from ltgcd.report.categories import align, directions
 from ltgcd.report.layout import SAMPLE, map_items
 from ltgcd.report.page import write_report
@@ -91,7 +91,7 @@ def discover(
         folder,
         k=k,
         random_state=random_state,
-        rehearsals=REHEARSALS["last-stage" if store is not None and store.n_views >= 2 else "frozen"],
+        rehearsals=REHEARSALS[chosen_regime("auto", "ltgcd", store)],
         store=store,
         notify=notify,
     )

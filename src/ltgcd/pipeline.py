@@ -40,7 +40,7 @@ from ltgcd.views import CachedViews
 
 Notify = Callable[[str], None]
 
-REHEARSALS = "rehearsals"  # folder of a run, while it is rehearsed
+REHEARSED = "rehearsals"  # folder of a run, until it is finished
 
 
 def silent(_message: str) -> None:
@@ -148,7 +148,7 @@ def train(
         )
     x = vectors(source)
     started = time.perf_counter()
-    experiment, chosen = None, _regime(regime, method, store)
+    experiment, chosen = None, chosen_regime(regime, method, store)
     if method in TRAINED:
         experiment = changed(preset(method, chosen, name), changes or {})
     elif changes:
@@ -241,7 +241,7 @@ def _train(
     if rehearsals:
         novel_share = float((said[~collection.labelled] >= task.n_old).mean())
         worth = rehearse(
-            task, experiment, novel_share, rehearsals, folder=folder / REHEARSALS, notify=notify, world=world
+            task, experiment, novel_share, rehearsals, folder=folder / REHEARSED, notify=notify, world=world
         )
     if not world.first:
         return
@@ -259,7 +259,7 @@ def _train(
     if calibration:
         told = {"calibration_error": round(calibration.error, 4), "calibration_chance": round(calibration.chance, 4)}
     write_assignments(folder, collection, labels, confidence, task.k, unsure & ~collection.labelled, told)
-    shutil.rmtree(folder / REHEARSALS, ignore_errors=True)  # what they taught is in the model
+    shutil.rmtree(folder / REHEARSED, ignore_errors=True)  # what they taught is in the model
 
 
 def _record(folder: Path, line: dict[str, Any]) -> None:
@@ -267,7 +267,8 @@ def _record(folder: Path, line: dict[str, Any]) -> None:
     draw_epoch(folder, line)
 
 
-def _regime(wanted: str, method: str, store: FeatureStore | None) -> Regime:
+def chosen_regime(wanted: str, method: str, store: FeatureStore | None) -> Regime:
+    """The regime that is wanted; ``auto`` trains the last stage where there are views and a method that trains."""
     if wanted not in ("auto", *get_args(Regime)):
         raise InputError(f"The regime is auto, {' or '.join(get_args(Regime))}, not '{wanted}'.")
     cached = store is not None and store.n_views >= 2
