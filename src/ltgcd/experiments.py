@@ -116,7 +116,7 @@ def _baselines(frozen: bool) -> dict[str, tuple[MethodConfig, float, float]]:
 
     GCD's last layer is narrower on frozen features: only a small adapter learns from its losses there, and at 16 times
     the length of what goes in the layer still keeps cosines nearly as they are. RankStats+ learns at 0.02 and ORCA at
-    0.3 instead of 0.1, by held-out labelled items (``benchmarks/tuning.py``; not run for GCD and UNO+, which are slow).
+    0.3 instead of 0.1, by held-out labelled items (``benchmarks/tuning.py``, which asks the same of every method).
     """
     return {
         "gcd": (GCDConfig(width=4096 if frozen else 65_536), 0.1, 5e-5),

@@ -29,6 +29,9 @@ from ltgcd.storage import atomic_path, checksum_rows, read_metadata
 Preset = Literal["paper-counts", "text-literal", "bacon", "gcd", "natural"]
 LabelSampling = Literal["per-class", "instance"]
 LONG_TAIL_PRESETS = ("paper-counts", "text-literal", "bacon")
+# D^l has a profile of its own, on top of D^u's: a known class is as large in D^u as a novel one of its rank, and its
+# labelled items were gathered beside the collection. In the other presets they are taken out of it.
+LABELS_BESIDE = ("paper-counts",)
 
 
 @dataclass(frozen=True)

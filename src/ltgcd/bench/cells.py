@@ -18,7 +18,7 @@ from ltgcd.bench.tables import READINGS, Cell, Setting
 from ltgcd.collection import UNLABELLED, Collection, Source, imbalance_factor, positions
 from ltgcd.datasets import class_order, get_dataset, load_pool
 from ltgcd.datasets.base import Pool
-from ltgcd.estimate_k import estimate_k
+from ltgcd.estimate_k import LabelsFrom, estimate_k
 from ltgcd.experiments import TRAINED, changed, preset
 from ltgcd.feature_store import FeatureStore, open_features
 from ltgcd.features import embed
@@ -192,11 +192,15 @@ def settings_of(cell: Cell) -> dict[str, Any]:
 
 
 def current_records(folder: Path) -> dict[str, dict[str, Any]]:
-    """The finished cells of a folder, without those that were run with other settings than the presets have by now."""
+    """The finished cells of a folder, without those that were run with other settings than the presets have by now.
+
+    Cells with fields that this version does not know were written by a later one: they are none of its tables'.
+    """
+    fields = {f.name for f in dataclasses.fields(Cell)}
     return {
         key: record
         for key, record in read_records(folder).items()
-        if record.get("settings", {}) == settings_of(Cell(**record["cell"]))
+        if fields.issuperset(record["cell"]) and record.get("settings", {}) == settings_of(Cell(**record["cell"]))
     }
 
 
@@ -283,7 +287,8 @@ def _estimated(cell: Cell, problem: Problem) -> dict[str, Any]:
         k, _, clusters, peaks = search_peaks(unit, y, n_old, graph, config)
         acc = round(labelled_accuracy(clusters, y, balanced=True), 2)
         return {**known, "k": int(k), "n_peaks": len(peaks), "labelled_acc": acc}
-    got = estimate_k(x, y, cell.method or "", n_old=n_old, random_state=cell.seed)
+    labels_from: LabelsFrom = "elsewhere" if cell.labels_from == "elsewhere" else "collection"
+    got = estimate_k(x, y, cell.method or "", n_old=n_old, labels_from=labels_from, random_state=cell.seed)
     evidence = got.evidence
     return {
         **known,

@@ -104,7 +104,7 @@ def _block(
             said = "; ".join(f"{row.title} {_paper(row, column)}" for row in table.rows if column.id in row.paper)
             text.append(f"\n{title}: {_why_not(table, column, records)}" + (f" The paper: {said}." if said else ""))
     if table.name == "class_number_grid":
-        text += ["", *_summary(table, found)]
+        text += ["", *_grid(table, found), "", *_summary(table, found)]
     claims = [verdict(claim, table, found) for claim in table.claims]
     return text + ([""] if claims else []) + claims
 
@@ -259,6 +259,30 @@ def _statistics(table: Table, found: dict[tuple[str, str], Found], records: Reco
     return text
 
 
+def _grid(table: Table, found: dict[tuple[str, str], Found]) -> list[str]:
+    """Every estimator on every problem in one table: mean error in percent, the least in bold."""
+    titles = [row.title for row in table.rows]
+    most = max(len(one.seeds) for one in found.values())
+    text = [
+        f"Mean |K̂ − K| / K in percent; (n) where it is of n seeds instead of {most}.",
+        "",
+        "| problem | " + " | ".join(titles) + " |",
+        "|---" * (len(titles) + 1) + "|",
+    ]
+    for column in table.columns:
+        mine = [found[column.id, row.id] for row in table.rows]
+        errors = [
+            100 * float(np.mean([_error(k, t) for k, _, _, t in one.values])) if one.values else None for one in mine
+        ]
+        least = min((round(e) for e in errors if e is not None), default=None)
+        line = [column.title]
+        for one, error in zip(mine, errors, strict=True):
+            shown = "–" if error is None else f"**{error:.0f}**" if round(error) == least else f"{error:.0f}"
+            line.append(shown + (f" ({len(one.seeds)})" if 0 < len(one.seeds) < most else ""))
+        text.append("| " + " | ".join(line) + " |")
+    return text
+
+
 def _summary(table: Table, found: dict[tuple[str, str], Found]) -> list[str]:
     """One line an estimator: mean error over its problems, the worst one, coverage and width of the interval."""
     text = [
@@ -290,6 +314,8 @@ def verdict(claim: Claim, table: Table, found: dict[tuple[str, str], Found]) -> 
     """A sentence on whether a direction of the paper is there, with the figures and the seeds that agree."""
     rows = {row.id: row for row in table.rows}
     at = GROUPS.index(claim.measure) if claim.measure in GROUPS else 0
+    if claim.measure == "error":
+        found = {place: _as_errors(one) for place, one in found.items()}
     if claim.gap:
         series = [_by_seed(found[column, claim.gap[0]], at) for column in claim.over]
         others = [_by_seed(found[column, claim.gap[1]], at) for column in claim.over]
@@ -300,6 +326,11 @@ def verdict(claim: Claim, table: Table, found: dict[tuple[str, str], Found]) -> 
         columns.append((column.title, [_by_seed(found[column.id, row], at) for row in claim.falling]))
     words = " > ".join(rows[row].title for row in claim.falling)
     return _said(claim, columns, rising=False, words=f" [{words}]")
+
+
+def _as_errors(one: Found) -> Found:
+    """|K̂ − K| / K in percent instead of K̂ with its interval."""
+    return one._replace(values=[[100 * _error(k, t)] for k, _, _, t in one.values])
 
 
 def _by_seed(one: Found, at: int) -> dict[int, float]:

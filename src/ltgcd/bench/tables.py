@@ -21,6 +21,7 @@ from ltgcd.estimate_k import ESTIMATORS
 from ltgcd.experiments import TRAINED, Regime, changed, preset
 from ltgcd.methods import CLUSTERINGS
 from ltgcd.peak_clustering import LITERAL, PeakConfig
+from ltgcd.splits import LABELS_BESIDE
 
 Runs = Literal["train", "estimate", "split"]
 # What a row shows: All/Old/New; λ with true labels of D^u and of the parts of S; K̂; its seconds; the sizes of a split.
@@ -29,7 +30,8 @@ Shows = Literal[
 ]
 BACKBONES = "backbones.toml"
 READINGS = {"peaks-literal": LITERAL, "peaks-merged": PeakConfig()}  # the estimates whose settings can be changed
-MEASURES = ("all", "old", "new", "lambda", "k", "seconds")
+DEFAULT_ESTIMATE = "peaks"  # the one that asks where the labels come from
+MEASURES = ("all", "old", "new", "lambda", "k", "error", "seconds")
 SPLIT_KEYS = ("preset", "imbalance", "n_old", "n_new")
 
 
@@ -51,6 +53,8 @@ class Cell:
         What is run.
     changes : dict
         Settings by path (`ltgcd.experiments.changed`); of a `PeakConfig` for an estimate.
+    labels_from : str
+        "elsewhere" where the default estimate is told that the labels were gathered beside the collection.
     """
 
     runs: Runs
@@ -67,6 +71,7 @@ class Cell:
     method: str | None = None
     preset: str | None = None
     changes: dict[str, Any] = field(default_factory=dict)
+    labels_from: str | None = None
 
     def described(self) -> dict[str, Any]:
         """The fields that have a meaning here, for JSON."""
@@ -91,7 +96,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A row: what is run, what of it is shown, and the paper's figures by column id."""
+    """A row: what is run, what of it is shown, and the paper's figures by column id.
+
+    `told` is whether the default estimate is told what a user knows: that labels were gathered beside the collection.
+    """
 
     id: str
     title: str
@@ -100,6 +108,7 @@ class Row:
     preset: str
     changes: dict[str, Any]
     paper: dict[str, Any]
+    told: bool
 
 
 @dataclass(frozen=True)
@@ -185,7 +194,7 @@ def _table(path: Path) -> Table:
     if shows not in get_args(Shows):
         raise InputError(f"'shows' of {path.name} is one of {', '.join(get_args(Shows))}, not '{shows}'.")
     columns = tuple(_made(Column, value, f"a dataset of {path.name}") for value in held.pop("datasets", []))
-    defaults = {"method": None, "preset": "default", "changes": {}, "paper": {}, "shows": shows}
+    defaults = {"method": None, "preset": "default", "changes": {}, "paper": {}, "shows": shows, "told": True}
     rows = tuple(_made(Row, _over(defaults, value), f"a row of {path.name}") for value in held.pop("rows", []))
     claims = tuple(_made(Claim, value, f"a claim of {path.name}") for value in held.pop("claims", []))
     parts = {"name": path.stem, "columns": columns, "rows": rows, "claims": claims}
@@ -312,7 +321,8 @@ def cell_of(
     if table.runs == "estimate":
         plain = READINGS.get(row.method or "")
         changes = {name: value for name, value in row.changes.items() if getattr(plain, name) != value}
-        return dataclasses.replace(base, regime="frozen", changes=changes)
+        beside = row.method == DEFAULT_ESTIMATE and row.told and base.split in LABELS_BESIDE
+        return dataclasses.replace(base, regime="frozen", changes=changes, labels_from="elsewhere" if beside else None)
     chosen = regime_of(setting, regime)
     if row.method in CLUSTERINGS:  # they cluster the frozen features, whatever the others train
         return dataclasses.replace(base, regime="frozen")

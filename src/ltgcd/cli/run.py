@@ -75,8 +75,8 @@ def estimate_k(
         str,
         typer.Option(
             "--method",
-            help="peaks, peaks-merged, peaks-literal, kmeans-brent, kmeans-balanced, ward, leiden, finch, evoc or "
-            "hdbscan.",
+            help="peaks, peaks-merged, peaks-literal, kmeans-brent, kmeans-brent-1, kmeans-balanced, "
+            "ward, leiden, finch, evoc or hdbscan.",
         ),
     ] = "peaks",
     labels: Labels = None,
