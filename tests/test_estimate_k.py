@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from typer.testing import CliRunner
 
+from ltgcd import CategoryDiscovery
 from ltgcd.class_mass import class_number
 from ltgcd.cli import app
 from ltgcd.errors import InputError
@@ -201,6 +202,31 @@ def test_labels_from_elsewhere() -> None:
     beside = estimate_k(x[keep], y[keep], labels_from="elsewhere")
     assert beside.k == pytest.approx(20, abs=2)
     assert estimate_k(x[keep], y[keep]).k < beside.k
+
+
+def test_labels_from_elsewhere_in_every_way_to_run(tmp_path: Path) -> None:
+    """The estimator, a run and the command line are told alike; a run that was told otherwise is not gone on with."""
+    x, y, _true = blobs(6, 4)
+    want = estimate_k(x, y, labels_from="elsewhere").k
+    assert want > estimate_k(x, y).k
+    np.savez(tmp_path / "b.npz", x=x, y=y)
+    run, options = tmp_path / "run", ["--method", "kmeans", "--labels-from", "elsewhere", "--json"]
+    done = CliRunner().invoke(app, ["train", str(tmp_path / "b.npz"), "--out", str(run), *options])
+    assert json.loads(done.stdout)["k"] == want
+    assert json.loads((run / "k_estimate.json").read_text())["evidence"]["labels_from"] == "elsewhere"
+    options[3] = "collection"
+    other = CliRunner().invoke(app, ["train", str(tmp_path / "b.npz"), "--out", str(run), *options])
+    assert other.exit_code == 2
+    for command in (
+        ["train", "--out", str(tmp_path / "c")],
+        ["discover", "--out", str(tmp_path / "c")],
+        ["estimate-k"],
+    ):
+        command[1:1] = [str(tmp_path / "b.npz"), "--labels-from", "nowhere"]
+        refused = CliRunner().invoke(app, command)
+        assert (refused.exit_code, "not from 'nowhere'" in refused.stderr) == (2, True)
+    model = CategoryDiscovery(labels_from="elsewhere", epochs=1).fit(x, y)
+    assert model.n_classes_ == want
 
 
 def test_the_partition_keeps_labels_and_has_k_clusters() -> None:

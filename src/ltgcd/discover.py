@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ltgcd.backbones import default_backbone, load_backbone
 from ltgcd.collection import Source, positions
 from ltgcd.errors import InputError
+from ltgcd.estimate_k import labels_origin
 from ltgcd.feature_store import FeatureStore, open_features
 from ltgcd.features import embed
 from ltgcd.items import Vectors
@@ -36,6 +37,7 @@ def discover(
     views: int = 0,
     image_size: int = IMAGE_SIZE,
     engine: str = "torch",
+    labels_from: str = "collection",
     random_state: int = 0,
     store: FeatureStore | None = None,
     notify: Notify = silent,
@@ -56,6 +58,8 @@ def discover(
         Side of an image for the backbone, in pixels.
     engine : {"torch", "openvino"}
         What embeds.
+    labels_from : {"collection", "elsewhere"}
+        Where the labelled items come from, for the estimate of K, see `ltgcd.estimate_k.estimate_k`.
     random_state : int
         Seed.
     store : FeatureStore, optional
@@ -65,6 +69,7 @@ def discover(
     """
     collection = source.collection
     collection.require_partial_labels()
+    labels_origin(labels_from)  # a typing error shall not cost the embedding
     _check_not_updated(folder)
     embedded, skipped = source, 0
     if not isinstance(collection.items, Vectors):
@@ -92,6 +97,7 @@ def discover(
         k=k,
         random_state=random_state,
         rehearsals=REHEARSALS[chosen_regime("auto", "ltgcd", store)],
+        labels_from=labels_from,
         store=store,
         notify=notify,
     )

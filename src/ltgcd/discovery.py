@@ -36,6 +36,9 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         Epochs of training; the preset's by default.
     settings : dict, optional
         Other settings by path, see `ltgcd.experiments.changed`.
+    labels_from : {"collection", "elsewhere"}
+        Whether the labelled items are a part of the collection or were gathered beside it, for the estimate of the
+        number of classes (`ltgcd.estimate_k.estimate_k`).
     random_state : int
         Seed. The same seed and data give the same labels.
 
@@ -77,6 +80,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         preset: Preset = "default",
         epochs: int | None = None,
         settings: dict[str, Any] | None = None,
+        labels_from: str = "collection",
         random_state: int = 0,
     ) -> None:
         self.n_classes = n_classes
@@ -84,6 +88,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.preset = preset
         self.epochs = epochs
         self.settings = settings
+        self.labels_from = labels_from
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> CategoryDiscovery:
@@ -175,7 +180,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         if self.n_classes == "auto":
             if (codes != UNLABELLED).all():
                 return n_old
-            self.k_estimate_ = estimate_k(x, codes, random_state=self.random_state)
+            self.k_estimate_ = estimate_k(x, codes, labels_from=self.labels_from, random_state=self.random_state)
             return self.k_estimate_.k
         if not isinstance(self.n_classes, int | np.integer) or not n_old <= self.n_classes <= len(x):
             raise InputError(

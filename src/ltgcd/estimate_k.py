@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,13 @@ class KEstimate:
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
+def labels_origin(labels_from: str) -> LabelsFrom:
+    """Where labels come from, as a person has typed it, or a sentence."""
+    if labels_from not in get_args(LabelsFrom):
+        raise InputError(f"Labels come from {' or '.join(get_args(LabelsFrom))}, not from '{labels_from}'.")
+    return cast(LabelsFrom, labels_from)
+
+
 def estimate_k(
     features: NDArray[np.floating],
     y: NDArray[np.int64],
@@ -79,7 +86,7 @@ def estimate_k(
     *,
     n_old: int | None = None,
     k_max: int | None = None,
-    labels_from: LabelsFrom = "collection",
+    labels_from: str = "collection",
     random_state: int = 0,
 ) -> KEstimate:
     """Estimate the number of classes in D^l ∪ D^u.
@@ -115,7 +122,7 @@ def estimate_k(
     n_old = max(int(y.max()) + 1, n_old or 0)
     if k_max is not None and k_max < n_old:
         raise InputError(f"The largest number of classes ({k_max}) must not be below the {n_old} known ones.")
-    task = _Task(x, y, n_old, k_max, labels_from, random_state)
+    task = _Task(x, y, n_old, k_max, labels_origin(labels_from), random_state)
     k, low, high, curve, labels, evidence = ESTIMATORS[method](task)
     seconds = time.perf_counter() - started
     return KEstimate(method, int(k), low, high, curve, labels, seconds, {"n_old": n_old, **evidence})

@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from ltgcd.backbones import backbone_of
 from ltgcd.collection import Collection, Source, positions
 from ltgcd.distributed import World, join_world
 from ltgcd.errors import InputError
-from ltgcd.estimate_k import LabelsFrom, estimate_k
+from ltgcd.estimate_k import LabelsFrom, estimate_k, labels_origin
 from ltgcd.evaluation import Evaluation, evaluate_assignments
 from ltgcd.experiments import TRAINED, Experiment, Preset, Regime, changed, preset
 from ltgcd.feature_store import FeatureStore
@@ -60,15 +60,13 @@ def estimate_source(
     """Estimate the number of classes of a source of embeddings; the result is what ``k_estimate.json`` holds."""
     collection = source.collection
     collection.require_partial_labels()
-    if labels_from not in get_args(LabelsFrom):
-        raise InputError(f"Labels come from {' or '.join(get_args(LabelsFrom))}, not from '{labels_from}'.")
     estimate = estimate_k(
         vectors(source),
         collection.y,
         method,
         n_old=collection.n_old,
         k_max=k_max,
-        labels_from=cast(LabelsFrom, labels_from),
+        labels_from=labels_from,
         random_state=random_state,
     )
     evidence = dict(estimate.evidence)
@@ -102,6 +100,7 @@ def train(
     store: FeatureStore | None = None,
     weights: Path | None = None,
     rehearsals: int = 0,
+    labels_from: str = "collection",
     watch: Watch = unwatched,
     notify: Notify = silent,
 ) -> dict[str, Any]:
@@ -133,6 +132,8 @@ def train(
     rehearsals : int
         How often to train once more with known classes hidden, to learn what a confidence is worth
         (`ltgcd.rehearsal`); at 0, confidences are the model's own and no item is unsure.
+    labels_from : {"collection", "elsewhere"}
+        Where the labelled items come from, for the estimate of K, see `ltgcd.estimate_k.estimate_k`.
     watch : callable
         Told what each epoch draws from, see `ltgcd.training.fit`.
     notify : callable
@@ -157,12 +158,13 @@ def train(
         raise InputError(f"There can be 0 to {PARTS} rehearsals, not {rehearsals}.")
     if rehearsals and not experiment:
         raise InputError(f"'{method}' trains nothing that could be rehearsed; leave out --rehearsals.")
+    origin = labels_origin(labels_from)
     world = join_world()
     notify = notify if world.first else silent
-    config = run_config(method, k, random_state, chosen, experiment, store, rehearsals)
+    config = run_config(method, k, random_state, chosen, experiment, store, rehearsals, origin)
     world.from_first(lambda: open_run(folder, config, source))
     if not (folder / "assignments.parquet").is_file():
-        number = k or world.from_first(lambda: _estimated(source, folder, random_state, notify))
+        number = k or world.from_first(lambda: _estimated(source, folder, random_state, origin, notify))
         notify(f"{'training' if experiment else 'clustering'} with {method}, {number} classes")
         if experiment:
             task = _task(collection, x, number, random_state, store if chosen == "last-stage" else None, weights)
@@ -189,6 +191,7 @@ def run_config(
     experiment: Experiment | None,
     store: FeatureStore | None,
     rehearsals: int = 0,
+    labels_from: LabelsFrom = "collection",
 ) -> dict[str, Any]:
     """What decides the result of a run, for its ``config.toml``."""
     config: dict[str, Any] = {"method": method, "k": "auto" if k is None else k, "random_state": random_state}
@@ -198,6 +201,8 @@ def run_config(
         config["features"] = {name: value for name, value in store.key.items() if value is not None}
     if experiment and rehearsals:
         config["rehearsals"] = rehearsals
+    if k is None and labels_from != "collection":
+        config["labels_from"] = labels_from
     return config
 
 
@@ -279,12 +284,12 @@ def chosen_regime(wanted: str, method: str, store: FeatureStore | None) -> Regim
     return "last-stage" if cached and wanted != "frozen" and method in TRAINED else "frozen"
 
 
-def _estimated(source: Source, folder: Path, random_state: int, notify: Notify) -> int:
+def _estimated(source: Source, folder: Path, random_state: int, labels_from: LabelsFrom, notify: Notify) -> int:
     """K̂ of a run, estimated once: a run that is resumed reads it."""
     path = folder / "k_estimate.json"
     if not path.is_file():
         notify("estimating the number of classes")
-        write_json(path, estimate_source(source, random_state=random_state))
+        write_json(path, estimate_source(source, random_state=random_state, labels_from=labels_from))
     return int(read_json(path)["k"])
 
 

@@ -18,7 +18,7 @@ from ltgcd.bench.tables import READINGS, Cell, Setting
 from ltgcd.collection import UNLABELLED, Collection, Source, imbalance_factor, positions
 from ltgcd.datasets import class_order, get_dataset, load_pool
 from ltgcd.datasets.base import Pool
-from ltgcd.estimate_k import LabelsFrom, estimate_k
+from ltgcd.estimate_k import estimate_k
 from ltgcd.experiments import TRAINED, changed, preset
 from ltgcd.feature_store import FeatureStore, open_features
 from ltgcd.features import embed
@@ -287,8 +287,8 @@ def _estimated(cell: Cell, problem: Problem) -> dict[str, Any]:
         k, _, clusters, peaks = search_peaks(unit, y, n_old, graph, config)
         acc = round(labelled_accuracy(clusters, y, balanced=True), 2)
         return {**known, "k": int(k), "n_peaks": len(peaks), "labelled_acc": acc}
-    labels_from: LabelsFrom = "elsewhere" if cell.labels_from == "elsewhere" else "collection"
-    got = estimate_k(x, y, cell.method or "", n_old=n_old, labels_from=labels_from, random_state=cell.seed)
+    origin = cell.labels_from or "collection"
+    got = estimate_k(x, y, cell.method or "", n_old=n_old, labels_from=origin, random_state=cell.seed)
     evidence = got.evidence
     return {
         **known,

@@ -15,6 +15,14 @@ Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of
 Labels = Annotated[
     Path | None, typer.Option("--labels", help="CSV with columns id,label that replaces the source's own labels.")
 ]
+LabelsFrom = Annotated[
+    str,
+    typer.Option(
+        "--labels-from",
+        help="For the number of classes: were labelled items taken out of the collection (collection) or gathered "
+        "beside it (elsewhere)?",
+    ),
+]
 Data = Annotated[
     Path | None, typer.Option("--data", help="Folder of the datasets (default: $LTGCD_DATA, else a cache folder).")
 ]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ltgcd.cli.common import Json, Labels, Seed, SourcePath, print_scores, report, status
+from ltgcd.cli.common import Json, Labels, LabelsFrom, Seed, SourcePath, print_scores, report, status
 from ltgcd.cli.run import class_number
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A finished run of a trained method.")]
@@ -17,6 +17,7 @@ def discover(
     source: SourcePath,
     out: Annotated[Path, typer.Option("--out", help="Run directory.")] = Path("ltgcd-run"),
     labels: Labels = None,
+    labels_from: LabelsFrom = "collection",
     k: Annotated[str, typer.Option("--k", help="Number of classes, or 'auto' to estimate it.")] = "auto",
     views: Annotated[
         int, typer.Option("--views", min=0, help="With 2 or more views an image, the last stage is trained (minutes).")
@@ -51,6 +52,7 @@ def discover(
             views=views,
             image_size=image_size,
             engine=engine,
+            labels_from=labels_from,
             random_state=seed,
             store=opened(source),
             notify=status,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ltgcd.cli.common import Json, Labels, Seed, SourcePath, print_scores, report, status
+from ltgcd.cli.common import Json, Labels, LabelsFrom, Seed, SourcePath, print_scores, report, status
 
 
 def demo(
@@ -81,9 +81,7 @@ def estimate_k(
     ] = "peaks",
     labels: Labels = None,
     k_max: Annotated[int | None, typer.Option("--k-max", help="Largest number of classes to consider.")] = None,
-    labels_from: Annotated[
-        str, typer.Option("--labels-from", help="Are the labelled items part of the collection, or from elsewhere?")
-    ] = "collection",
+    labels_from: LabelsFrom = "collection",
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the curve and the interval: .png or .svg.")
     ] = None,
@@ -158,6 +156,7 @@ def train(
         ),
     ] = 0,
     labels: Labels = None,
+    labels_from: LabelsFrom = "collection",
     weights: Annotated[
         Path | None, typer.Option("--weights", help="Backbone weights, if the features were made with others.")
     ] = None,
@@ -203,6 +202,7 @@ def train(
             store=opened(source),
             weights=weights,
             rehearsals=rehearsals,
+            labels_from=labels_from,
             notify=status,
         )
 
