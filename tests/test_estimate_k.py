@@ -124,7 +124,13 @@ def test_search_remembers_scans_and_prefers_the_smaller() -> None:
     assert {32, 37, 42} <= set(calls)
     assert search_k(lambda k: 1.0, 3, 9, "exhaustive")[0] == 3
     assert [k for k, _ in search_k(float, 3, 9, "exhaustive")[1]] == list(range(3, 10))
-    assert search_k(float, 5, 5)[0] == 5
+    assert search_k(float, 5, 5)[0] == search_k(float, 5, 5, "bounded")[0] == 5
+    # SciPy's search alone: with a peak in the middle and a better end-point it never hears of the end-point.
+    tempting = search_k(lambda k: 99.0 if k == 10 else -abs(k - 105), 10, 200, "bounded")
+    assert tempting[0] == 105
+    assert {10, 200}.isdisjoint(k for k, _ in tempting[1])
+    assert search_k(lambda k: 99.0 if k == 10 else -abs(k - 105), 10, 200, "brent")[0] == 10
+    assert search_k(lambda k: -float(k), 10, 200, "bounded")[0] == 10  # where all falls, it does come to the end
     with pytest.raises(InputError, match="between 9 and 3"):
         search_k(score, 9, 3)
 

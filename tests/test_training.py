@@ -296,6 +296,25 @@ def test_a_dead_process_ends_the_run_with_a_sentence_and_a_checkpoint(digits, tm
     alone.communicate()
 
 
+def test_what_the_first_process_refuses_the_others_refuse(digits, tmp_path):
+    """Outside the epochs too: here the folder holds another run."""
+    source = write_source(tmp_path / "digits.npz", digits)
+    train(digits, tmp_path / "run", k=10, method="kmeans")
+    outputs = [process.communicate(timeout=120) for process in start_two(source, tmp_path / "run")]
+    assert "another run" in json.loads(outputs[0][0])["error"]
+    for _, said in outputs:
+        assert "holds another run" in said
+        assert "Traceback" not in said
+
+
+def test_only_a_lost_connection_is_the_death_of_another_process():
+    world = World(0, 2)
+    with pytest.raises(InputError, match="died or does not answer"), world.alive(None):
+        raise RuntimeError("[../third_party/gloo/transport/tcp/pair.cc:534] Connection closed by peer")
+    with pytest.raises(RuntimeError, match="out of memory"), world.alive(None):
+        raise RuntimeError("CUDA out of memory")
+
+
 # ---------------------------------------------------------------- quality, prediction
 
 

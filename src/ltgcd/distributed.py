@@ -22,6 +22,7 @@ from torch.distributed.nn.functional import all_gather
 from ltgcd.errors import InputError
 
 T = TypeVar("T")
+BROKEN = ("gloo", "nccl", "connection", "timed out", "timeout")  # of what torch.distributed says when a peer is gone
 TIMEOUT = timedelta(minutes=10)  # how long the others wait for a process that does not answer
 
 
@@ -75,11 +76,18 @@ class World:
             gradient.copy_(part.view_as(gradient))
 
     def from_first(self, compute: Callable[[], T]) -> T:
-        """What `compute` returns in the first process, in all of them."""
+        """What `compute` returns in the first process, in all of them; what it refuses there, all refuse."""
         if self.size == 1:
             return compute()
-        box = [compute() if self.first else None]
+        box: list[object] = [None, None]
+        if self.first:
+            try:
+                box[0] = compute()
+            except InputError as error:
+                box[1] = str(error)
         dist.broadcast_object_list(box, src=0)
+        if box[1] is not None:
+            raise InputError(str(box[1]))
         return box[0]  # type: ignore[return-value]
 
     @contextmanager
@@ -87,13 +95,18 @@ class World:
         """Turn the death of another process into a sentence; what was finished in `folder` is kept."""
         try:
             yield
-        except RuntimeError as error:  # what torch.distributed raises when a connection breaks or times out
-            if self.size == 1:
+        except RuntimeError as error:
+            if self.size == 1 or not _of_connection(error):
                 raise
             kept = f"; the epochs that were finished are kept in {folder}" if folder else ""
             raise InputError(
                 f"Another process of this run died or does not answer{kept}. Start the same command again to go on."
             ) from error
+
+
+def _of_connection(error: RuntimeError) -> bool:
+    """Whether a connection broke or timed out: gloo says so in words alone."""
+    return isinstance(error, dist.DistError) or any(word in str(error).lower() for word in BROKEN)
 
 
 def join_world() -> World:

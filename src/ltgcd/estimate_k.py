@@ -28,7 +28,7 @@ from ltgcd.class_mass import (
 from ltgcd.collection import UNLABELLED
 from ltgcd.errors import InputError
 from ltgcd.k_interval import bootstrap, measured_error, widened
-from ltgcd.k_search import Curve, labelled_accuracy, search_k
+from ltgcd.k_search import Curve, Search, labelled_accuracy, search_k
 from ltgcd.known_share import NEIGHBOURS, KnownShare, known_share
 from ltgcd.methods import kmeans
 from ltgcd.neighbours import knn_graph
@@ -231,9 +231,7 @@ def _by_search(task: _Task, config: PeakConfig) -> _Result:
     return k, None, None, curve, labels, {"peaks": [int(p) for p in peaks], "n_peaks": len(peaks)}
 
 
-def _by_kmeans(
-    task: _Task, *, balanced: bool = False, n_init: int = 10, upper: int, search: Literal["brent", "exhaustive"]
-) -> _Result:
+def _by_kmeans(task: _Task, *, balanced: bool = False, n_init: int = 10, upper: int, search: Search) -> _Result:
     unit = normalise(task.x)
     high = max(task.n_old, min(upper if task.k_max is None else task.k_max, len(unit)))
     fits: dict[int, KMeans] = {}
@@ -260,8 +258,8 @@ ESTIMATORS: dict[str, Callable[[_Task], _Result]] = {
     "peaks-merged": lambda task: _by_search(task, PeakConfig()),
     "peaks-literal": lambda task: _by_search(task, LITERAL),
     # Vaze et al.'s code says KMeans(K) and no more: ten starts in scikit-learn of their day, one since 1.4.
-    "kmeans-brent": lambda task: _by_kmeans(task, upper=_brent_upper(task), search="brent"),
-    "kmeans-brent-1": lambda task: _by_kmeans(task, n_init=1, upper=_brent_upper(task), search="brent"),
+    "kmeans-brent": lambda task: _by_kmeans(task, upper=_brent_upper(task), search="bounded"),
+    "kmeans-brent-1": lambda task: _by_kmeans(task, n_init=1, upper=_brent_upper(task), search="bounded"),
     "kmeans-balanced": lambda task: _by_kmeans(task, balanced=True, upper=4 * task.n_old, search="exhaustive"),
     "ward": lambda task: _by_rival(task, ward_scan),
     "leiden": lambda task: _by_rival(task, leiden_scan),

@@ -13,7 +13,7 @@ from ltgcd.collection import UNLABELLED
 from ltgcd.errors import InputError
 from ltgcd.matching import confusion, match
 
-Search = Literal["brent", "brent+scan", "exhaustive"]
+Search = Literal["bounded", "brent", "brent+scan", "exhaustive"]
 Curve = tuple[tuple[int, float], ...]
 
 SCAN = 5  # K on each side of the best that a local scan looks at
@@ -30,9 +30,9 @@ def labelled_accuracy(clusters: NDArray[np.int64], y: NDArray[np.int64], *, bala
 def search_k(score: Callable[[int], float], low: int, high: int, how: Search = "brent") -> tuple[int, Curve]:
     """The K in [low, high] with the best score among those tried, the smaller at equal score, and all that were tried.
 
-    ``brent`` is SciPy's bounded search as Vaze et al. use it. The score is constant between integers, so each is
-    computed once, and the end-points, which SciPy never tries, are added. ``brent+scan`` then looks at the neighbours
-    of the best; ``exhaustive`` tries every K.
+    ``bounded`` is SciPy's bounded Brent as Vaze et al. use it, which tries neither end-point. The score is constant
+    between integers, so each is computed once, and steps below half a class are not taken. ``brent`` adds the
+    end-points, ``brent+scan`` then looks at the neighbours of the best; ``exhaustive`` tries every K.
     """
     if not 1 <= low <= high:
         raise InputError(f"The number of classes is searched between {low} and {high}; the second must be the larger.")
@@ -50,9 +50,10 @@ def search_k(score: Callable[[int], float], low: int, high: int, how: Search = "
         for k in range(low, high + 1):
             tried(k)
     else:
-        tried(low)
-        if high > low:
+        if how != "bounded" or high == low:
+            tried(low)
             tried(high)
+        if high > low:
             minimize_scalar(lambda k: -tried(int(k)), bounds=(low, high), method="bounded", options={"xatol": 0.5})
         if how == "brent+scan":
             centre = best()

@@ -162,17 +162,18 @@ def train(
     world = join_world()
     notify = notify if world.first else silent
     config = run_config(method, k, random_state, chosen, experiment, store, rehearsals, origin)
-    world.from_first(lambda: open_run(folder, config, source))
-    if not (folder / "assignments.parquet").is_file():
-        number = k or world.from_first(lambda: _estimated(source, folder, random_state, origin, notify))
-        notify(f"{'training' if experiment else 'clustering'} with {method}, {number} classes")
-        if experiment:
-            task = _task(collection, x, number, random_state, store if chosen == "last-stage" else None, weights)
-            _train(collection, task, folder, experiment, store, rehearsals, watch, notify, world)
-            world.from_first(lambda: None)  # the others wait for what the first one writes
-        else:
-            result = CLUSTERINGS[method](x, collection.y, collection.n_old, number, random_state)
-            write_assignments(folder, collection, result.labels, result.confidence, number)
+    with world.alive(folder):
+        world.from_first(lambda: open_run(folder, config, source))
+        if not (folder / "assignments.parquet").is_file():
+            number = k or world.from_first(lambda: _estimated(source, folder, random_state, origin, notify))
+            notify(f"{'training' if experiment else 'clustering'} with {method}, {number} classes")
+            if experiment:
+                task = _task(collection, x, number, random_state, store if chosen == "last-stage" else None, weights)
+                _train(collection, task, folder, experiment, store, rehearsals, watch, notify, world)
+                world.from_first(lambda: None)  # the others wait for what the first one writes
+            else:
+                result = CLUSTERINGS[method](x, collection.y, collection.n_old, number, random_state)
+                write_assignments(folder, collection, result.labels, result.confidence, number)
     return {
         "method": method,
         "k": _k_of(read_assignments(folder)),

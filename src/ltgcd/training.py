@@ -204,7 +204,7 @@ def fit(
     def take_snapshot() -> Snapshot:
         return snapshot(model, views, world, device)
 
-    with progress("training", (schedule.epochs - start) * steps) as advance, world.alive(folder):
+    with progress("training", (schedule.epochs - start) * steps) as advance:
         for epoch in range(start, schedule.epochs):
             began = time.perf_counter()
             model.eval()
