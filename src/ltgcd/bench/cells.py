@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -279,6 +280,7 @@ def _estimated(cell: Cell, problem: Problem) -> dict[str, Any]:
     share = float((truth.y_true[y == UNLABELLED] < n_old).mean())
     known = {"k_true": len(truth.class_names), "n_old": n_old, "true_known_share": round(share, 4)}
     if cell.changes:
+        started = time.perf_counter()
         config = changed(READINGS[cell.method or ""], cell.changes)
         unit = normalise(x)
         if cell.method == "peaks-merged":
@@ -286,7 +288,9 @@ def _estimated(cell: Cell, problem: Problem) -> dict[str, Any]:
         graph = knn_graph(unit, max(GRAPH, config.k, config.k_s))
         k, _, clusters, peaks = search_peaks(unit, y, n_old, graph, config)
         acc = round(labelled_accuracy(clusters, y, balanced=True), 2)
-        return {**known, "k": int(k), "n_peaks": len(peaks), "labelled_acc": acc}
+        seconds = time.perf_counter() - started
+        took = {"seconds": round(seconds, 2), "minutes": round(seconds / 60, 3)}
+        return {**known, "k": int(k), "n_peaks": len(peaks), "labelled_acc": acc, **took}
     origin = cell.labels_from or "collection"
     got = estimate_k(x, y, cell.method or "", n_old=n_old, labels_from=origin, random_state=cell.seed)
     evidence = got.evidence

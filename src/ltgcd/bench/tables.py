@@ -26,7 +26,15 @@ from ltgcd.splits import LABELS_BESIDE
 Runs = Literal["train", "estimate", "split"]
 # What a row shows: All/Old/New; λ with true labels of D^u and of the parts of S; K̂; its seconds; the sizes of a split.
 Shows = Literal[
-    "accuracy", "lambda_unlabelled", "lambda_confident", "lambda_dense", "lambda_selected", "k", "seconds", "sizes"
+    "accuracy",
+    "lambda_unlabelled",
+    "lambda_confident",
+    "lambda_dense",
+    "lambda_selected",
+    "lambda_epochs",
+    "k",
+    "seconds",
+    "sizes",
 ]
 BACKBONES = "backbones.toml"
 READINGS = {"peaks-literal": LITERAL, "peaks-merged": PeakConfig()}  # the estimates whose settings can be changed
@@ -326,7 +334,10 @@ def cell_of(
     chosen = regime_of(setting, regime)
     if row.method in CLUSTERINGS:  # they cluster the frozen features, whatever the others train
         return dataclasses.replace(base, regime="frozen")
-    changes = {**setting.changes, **setting.methods.get(row.method or "", {}), **row.changes}
+    method = row.method or ""
+    of_method = setting.methods.get(f"{method}:{row.preset}", setting.methods.get(method, {}))
+    # A backbone's own schedule comes last: a row that is longer than the others here is as long as they are there.
+    changes = {**of_method, **row.changes, **setting.changes}
     views = setting.views if chosen == "last-stage" else None
     return dataclasses.replace(base, regime=chosen, views=views, preset=row.preset, changes=changes)
 
