@@ -21,6 +21,7 @@ from tests.conftest import ROOT
 from torch import nn
 
 from ltgcd.backbones import load_backbone
+from ltgcd.backbones.engines import half_precision
 from ltgcd.collection import Source
 from ltgcd.demo import digits_source
 from ltgcd.distributed import World
@@ -115,6 +116,13 @@ def test_an_empty_pool_leaves_the_labelled_items():
     args = (Schedule(batch_size=4), np.random.RandomState(0), World())
     rows = [r for r, _ in batches(views, np.arange(2), np.array([], dtype=np.int64), 3, *args)]
     assert np.concatenate(rows).max() < 2
+
+
+def test_short_floats_only_where_a_gpu_computes_with_them(monkeypatch):
+    assert half_precision(torch.device("cpu")) is None
+    for native, wanted in ((True, torch.bfloat16), (False, torch.float16)):
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation, native=native: native)
+        assert half_precision(torch.device("cuda")) is wanted
 
 
 def test_processes_share_a_batch_without_overlap():

@@ -147,7 +147,10 @@ _Result = tuple[int, int | None, int | None, Curve, NDArray[np.int64], dict[str,
 def _by_known_share(task: _Task) -> _Result:
     labelled = task.y != UNLABELLED
     classes = np.unique(task.y[labelled])
-    if len(classes) < 2 or len(task.x) < 20 or labelled.all():
+    if labelled.all():
+        told = {"fallback": "every item is labelled: nothing is left that could be novel"}
+        return task.n_old, task.n_old, task.n_old, ((task.n_old, 100.0),), task.y.copy(), told
+    if len(classes) < 2 or len(task.x) < 20:
         reason = "fewer than two labelled classes, or too few items, to learn what a novel class looks like"
         k, low, high, curve, labels, evidence = _by_search(task, PeakConfig())
         return k, low, high, curve, labels, {**evidence, "fallback": reason}

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from ltgcd.backbones.engines import half_precision
 from ltgcd.checkpoints import best_checkpoint, load_checkpoint, save_best, save_checkpoint
 from ltgcd.collection import UNLABELLED
 from ltgcd.distributed import World
@@ -197,6 +198,8 @@ def fit(
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
     model.to(device)
     optimiser = make_optimiser(model, schedule)
+    # Small gradients vanish in float16 unless they are scaled; elsewhere the scaler does nothing.
+    scaler = torch.amp.GradScaler(device.type, enabled=half_precision(device) is torch.float16)
     labelled = np.flatnonzero(y != UNLABELLED)
     steps = max(1, len(y) // schedule.batch_size)
     start = load_checkpoint(folder, model, optimiser, notify) if folder else 0
@@ -222,10 +225,7 @@ def fit(
                 batch = Batch(torch.from_numpy(rows).to(device), torch.from_numpy(y[rows]).to(device), done)
                 losses = method.losses(features, outputs, batch)
                 loss = torch.stack(list(losses.values())).sum()
-                optimiser.zero_grad(set_to_none=True)
-                loss.backward()  # type: ignore[no-untyped-call]
-                world.average_gradients(model.parameters())
-                optimiser.step()
+                _descend(loss, model, optimiser, scaler, world)
                 for name, value in losses.items():
                     totals[name] = totals.get(name, 0.0) + float(value.detach())
                 advance(1)
@@ -306,6 +306,17 @@ def batches(
             yield current
 
 
+def _descend(
+    loss: torch.Tensor, model: Model, optimiser: torch.optim.Optimizer, scaler: torch.amp.GradScaler, world: World
+) -> None:
+    """A step of the optimiser, by the mean of the gradients of all processes."""
+    optimiser.zero_grad(set_to_none=True)
+    scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+    world.average_gradients(model.parameters())
+    scaler.step(optimiser)
+    scaler.update()
+
+
 def _forward(model: Model, pair: torch.Tensor, world: World) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """Features and outputs of the whole batch (2B rows): this process computes its share, and gets the others'."""
     with _precision(pair.device):
@@ -314,10 +325,8 @@ def _forward(model: Model, pair: torch.Tensor, world: World) -> tuple[torch.Tens
 
 
 def _precision(device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """Use bfloat16 on a GPU that has it; on a CPU it would be fifty times slower than float32."""
-    if device.type == "cuda" and torch.cuda.is_bf16_supported():
-        return torch.autocast("cuda", dtype=torch.bfloat16)
-    return contextlib.nullcontext()
+    half = half_precision(device)
+    return contextlib.nullcontext() if half is None else torch.autocast(device.type, dtype=half)
 
 
 def snapshot(model: Model, views: Views, world: World, device: torch.device) -> Snapshot:

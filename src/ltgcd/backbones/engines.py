@@ -27,18 +27,25 @@ def make_engine(backbone: Backbone, engine: str, batch_size: int) -> Run:
     raise InputError(f"There is no engine '{engine}'; choose torch or openvino.")
 
 
-def torch_engine(backbone: Backbone) -> Run:
-    """Torch: on a GPU in half precision where there is one, else on the CPU in float32.
+def half_precision(device: torch.device) -> torch.dtype | None:
+    """The short floats of a device: bfloat16 on a GPU that computes with it, float16 on an older one, none on a CPU.
 
-    Half precision on a CPU is far slower than float32, so it is never used there.
+    On a CPU both are far slower than float32.
     """
+    if device.type != "cuda":
+        return None
+    return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+
+
+def torch_engine(backbone: Backbone) -> Run:
+    """Torch: on a GPU in half precision where there is one, else on the CPU in float32."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    half = torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float16
+    half = half_precision(device)
     trunk = backbone.trunk.to(device)
 
     def run(batch: torch.Tensor | Sequence[str]) -> NDArray[np.float32]:
         inputs = batch.to(device) if isinstance(batch, torch.Tensor) else batch
-        with torch.inference_mode(), torch.autocast(device.type, dtype=half, enabled=device.type == "cuda"):
+        with torch.inference_mode(), torch.autocast(device.type, dtype=half, enabled=half is not None):
             activations: torch.Tensor = trunk(inputs)
         return activations.float().cpu().numpy()
 

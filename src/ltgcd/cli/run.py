@@ -116,6 +116,8 @@ def estimate_k(
         if "known_share" in result["evidence"]:
             share = result["evidence"]["known_share"]
             print(f"About {share:.0%} of the unlabelled items belong to known classes.")
+            unseen = result["evidence"]["unseen_by_chao1"]
+            print(f"Chao1, by clusters of one and two items: at least {unseen:g} further classes were never seen.")
         print(f"By {result['method']}, {len(result['curve'])} values looked at, in {result['seconds']:.1f} s.")
         if "plot" in result:
             print(f"The curve is in {result['plot']}.")
