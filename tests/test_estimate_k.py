@@ -312,6 +312,17 @@ def run_cli(*arguments: object) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr
 
 
+def test_what_the_command_says_in_words(tmp_path: Path) -> None:
+    x, y, _ = blobs(6, 3)
+    np.savez(tmp_path / "b.npz", x=x, y=y)
+    got = estimate_k(x, y)
+    code, out, _ = run_cli("estimate-k", tmp_path / "b.npz")
+    assert code == 0
+    assert f"Estimated number of classes: {got.k}, 90 % interval {got.low} to {got.high} (6 known)." in out
+    assert f"About {got.evidence['known_share']:.0%} of the unlabelled items belong to known classes." in out
+    assert f"Chao1, by clusters of one and two items: at least {got.evidence['unseen_by_chao1']:g} further" in out
+
+
 def test_the_curve_as_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     x, y, _ = blobs(6, 3)
