@@ -222,6 +222,7 @@ def test_a_key_tells_every_field_apart() -> None:
         ("n_old = 5", 'n_old = "5"', "are whole numbers"),
         ("rows = [", "rows = [3, ", "must be a table of keys"),
         ('says = "ours is best"', 'says = "ours is best", measure = "nwe"', "measures one of"),
+        ('says = "ours is best"', 'says = "ours is best", measure = "error"', "show no class number"),
     ],
 )
 def test_a_table_that_could_only_fail_later_is_refused(tables: Path, old: str, new: str, sentence: str) -> None:

@@ -245,6 +245,9 @@ def _check_claim(table: Table, claim: Claim, ids: dict[str, list[str]]) -> None:
             raise InputError(f"A claim of {table.name} names the {kind}s {sorted(unknown)}, which it lacks.")
     if claim.measure not in MEASURES or claim.by not in ("paper", "ours"):
         raise InputError(f"A claim of {table.name} measures one of {', '.join(MEASURES)}, 'by' paper or ours.")
+    shown = {row.id: row.shows for row in table.rows}
+    if claim.measure == "error" and any(shown[row] != "k" for row in (*claim.falling, *claim.gap)):
+        raise InputError(f"A claim of {table.name} measures the error of rows that show no class number.")
     if bool(claim.falling) == bool(claim.gap and claim.over):
         raise InputError(f"A claim of {table.name} has either 'falling', or 'gap' and 'over'.")
 
