@@ -153,8 +153,8 @@ def _shown(row: Row, record: dict[str, Any]) -> list[float | None] | None:
 def _part(table: Table, column: Column, found: dict[str, Found]) -> list[str]:
     """The rows of one dataset, in one table for each kind of figure."""
     text: list[str] = []
-    for shows in dict.fromkeys(row.shows for row in table.rows):
-        rows = [row for row in table.rows if row.shows == shows]
+    for shows in dict.fromkeys(_kind(row) for row in table.rows):
+        rows = [row for row in table.rows if _kind(row) == shows]
         paper = any(column.id in row.paper for row in rows)
         heads = {"accuracy": ["All", "Old", "New"], "k": ["K̂ by seed", "mean error", "interval covers"]}
         heads |= {"seconds": ["seconds"], "lambda_epochs": ["λ after each epoch that selects, mean over seeds"]}
@@ -174,6 +174,11 @@ def _part(table: Table, column: Column, found: dict[str, Found]) -> list[str]:
                 line.append(places.get(row.id, "–"))
             text.append("| " + " | ".join(line) + " |")
     return text
+
+
+def _kind(row: Row) -> str:
+    """What a table of rows has in its columns: the λ of all sets stand in one."""
+    return "lambda" if row.shows.startswith("lambda_") and row.shows != "lambda_epochs" else row.shows
 
 
 def _figures(row: Row, one: Found, width: int) -> list[str]:
