@@ -13,7 +13,7 @@ from ltgcd.collection import UNLABELLED
 from ltgcd.density import density, softmax
 from ltgcd.k_search import Curve, Search, labelled_accuracy, search_k
 from ltgcd.neighbours import NeighbourGraph
-from ltgcd.peaks import Overlap, Rule, find_peaks, iou_k, nmds
+from ltgcd.peaks import Overlap, Rule, find_peaks, iou_k, iou_threshold, nmds
 from ltgcd.whitening import class_means, normalise
 
 MAX_PEAKS = 4000  # the densest of more peaks are merged: the linkage is quadratic in them
@@ -72,7 +72,8 @@ def density_peaks(
             if np.array_equal(found, peaks):
                 break
             peaks = found
-    kept = nmds(peaks, d, iou_k(graph, peaks, config.k_s), config.lam, config.rule, config.overlap)
+    overlaps = iou_k(graph, peaks, config.k_s, iou_threshold(config.lam, config.overlap))
+    kept = nmds(peaks, d, overlaps, config.lam, config.rule, config.overlap)
     return kept[np.argsort(-d[kept], kind="stable")], d
 
 

@@ -17,7 +17,7 @@ from ltgcd.collection import UNLABELLED, imbalance_factor
 from ltgcd.density import calibrated_density, density, softmax
 from ltgcd.errors import InputError
 from ltgcd.neighbours import NeighbourGraph, knn_graph
-from ltgcd.peaks import Overlap, PeakTest, Rule, find_peaks, iou_k, nmds
+from ltgcd.peaks import Overlap, PeakTest, Rule, find_peaks, iou_k, iou_threshold, nmds
 
 DensityForm = Literal["classifier", "calibrated", "affinity"]
 PriorForm = Literal["l1", "softmax", "softmax-normalised"]
@@ -203,7 +203,8 @@ def dense_items(
         d = density(graph, own[rows], config.k)
     peaks = find_peaks(d, graph, config.k, config.peak_test, unlabelled[rows])
     if config.suppress and len(peaks):
-        peaks = nmds(peaks, d, iou_k(graph, peaks, config.k_s), config.lam, config.rule, config.overlap)
+        overlaps = iou_k(graph, peaks, config.k_s, iou_threshold(config.lam, config.overlap))
+        peaks = nmds(peaks, d, overlaps, config.lam, config.rule, config.overlap)
     dense = np.zeros(len(y), dtype=bool)
     dense[rows[peaks]] = True
     return dense, form
