@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -192,3 +194,15 @@ def test_any_path_and_value_give_a_configuration_or_a_sentence(path: str, value:
     before = leaves(LTGCD)
     assert sum(before[name] != now for name, now in leaves(after).items()) <= 1
     assert all(type(before[name]) is type(now) for name, now in leaves(after).items())
+
+
+def test_what_paper_md_points_to_exists() -> None:
+    """`file.py:name` in the map from equations to code: a renamed function would leave a reader in the dark."""
+    root = Path(__file__).parents[1]
+    named = re.findall(r"`([a-z_/]+\.py):([A-Za-z_.]+)`", (root / "PAPER.md").read_text())
+    assert len(named) > 20
+    sources = {path.as_posix(): path.read_text() for path in (root / "src" / "ltgcd").rglob("*.py")}
+    for file, name in named:
+        texts = [text for path, text in sources.items() if path.endswith("/" + file)]
+        last = name.rsplit(".", 1)[-1]
+        assert any(re.search(rf"^ *(def|class) {last}\b|^ *{last}\b.* = ", text, re.M) for text in texts), (file, name)

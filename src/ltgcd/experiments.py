@@ -103,9 +103,11 @@ def preset(method: str, regime: Regime, name: Preset = "default") -> Experiment:
     corrected = LTGCDConfig(base, SelectionConfig(), warmup=0.3)
     if name == "paper":
         return Experiment(schedule, corrected)
+    # On frozen features neighbours teach what the features say already; rehearsals on four sets were better without
+    # (benchmarks/results/rehearsed.md). With a trained last stage that was not asked.
     return Experiment(
         schedule,
-        dataclasses.replace(corrected, neighbour_weight=0.3),
+        dataclasses.replace(corrected, neighbour_weight=0.0 if frozen else 0.3),
         start="communities",
         adjustment=0.5,
     )
