@@ -32,9 +32,9 @@ TABLES = Path(__file__).parent / "tables"
 SETS = {"cifar100": "main", "plankton": "main", "banking77": "class_number_grid", "clinc150": "class_number_grid"}
 SEEDS = (0, 1, 2)
 TRAINED: dict[str, dict[str, Any]] = {
-    "default": {},
-    "without neighbour loss": {"neighbour_weight": 0.0},
-    "no selection, no prior": {"warmup": 2.0},
+    "default": {"neighbour_weight": 0.0, "selection.graph": "start"},
+    "neighbours searched in every epoch": {"neighbour_weight": 0.0, "selection.graph": "epoch"},
+    "the same, with neighbour loss": {"neighbour_weight": 0.3, "selection.graph": "epoch"},
 }
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5)  # of the adjustment; it and the smoothing need no further training
 ROUNDS = (0, 3)

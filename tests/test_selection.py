@@ -11,7 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ltgcd.errors import InputError
-from ltgcd.selection import LITERAL, Selection, SelectionConfig, crest_confident, prior, select
+from ltgcd.losses import teacher_temperature
+from ltgcd.methods.ltgcd import LTGCD, LTGCDConfig
+from ltgcd.selection import LITERAL, Selection, SelectionConfig, crest_confident, neighbour_graphs, prior, select
+from ltgcd.training import Snapshot
 
 DEFAULT = SelectionConfig()
 PLAIN = SelectionConfig(density="classifier", floor=0.0, k=3, k_s=6)
@@ -107,6 +110,37 @@ def test_against_slow_code(config: SelectionConfig, seed: int) -> None:
         assert got.density == config.density
 
 
+@pytest.mark.parametrize("config", [PLAIN, DEFAULT, dataclasses.replace(DEFAULT, pool="all"), LITERAL])
+def test_graphs_may_be_those_of_other_features(config: SelectionConfig) -> None:
+    """What is selected then is what those features would give: the features of now decide nothing."""
+    x, logits, y, _ = blobs(noise=0.35)
+    now = np.random.RandomState(1).randn(*x.shape)
+    given = select(now, logits, y, 0.04, config, neighbour_graphs(x, y, config))
+    assert rows(given.dense) == rows(select(x, logits, y, 0.04, config).dense)
+    assert rows(given.dense) != rows(select(now, logits, y, 0.04, config).dense)
+
+
+@pytest.mark.parametrize("graph", ["start", "epoch"])
+def test_which_features_the_method_looks_for_neighbours_in(graph: str) -> None:
+    x, logits, y, _ = blobs(noise=0.35)
+    now = np.random.RandomState(1).randn(*x.shape).astype(np.float32)
+    config = SelectionConfig(graph=graph)  # type: ignore[arg-type]
+    method = LTGCD(y, LTGCDConfig(selection=config), x)
+    plan = method.plan(0.5, lambda: Snapshot(now, {"logits": logits.astype(np.float32)}))
+    tau = teacher_temperature(0.5, LTGCDConfig().base.teacher_warmup)
+    expected = select(x if graph == "start" else now, logits.astype(np.float32), y, tau, config)
+    assert rows(plan.sets["dense"]) == rows(expected.dense)
+    assert expected.dense.any()
+
+
+def test_no_graph_is_made_that_nobody_asks_for() -> None:
+    x, _, y, _ = blobs()
+    for selection, warmup in ((SelectionConfig(graph="start", sets="all"), 0.3), (SelectionConfig(graph="start"), 2.0)):
+        assert LTGCD(y, LTGCDConfig(selection=selection, warmup=warmup), x).graphs is None
+    all_labelled = np.zeros(len(y), dtype=np.int64)
+    assert LTGCD(all_labelled, LTGCDConfig(selection=SelectionConfig(graph="start")), x).graphs is None
+
+
 def test_the_two_presets_are_what_methods_says() -> None:
     assert (DEFAULT.rule, DEFAULT.overlap, DEFAULT.lam, DEFAULT.peak_test) == (
         "greedy",
@@ -115,6 +149,7 @@ def test_the_two_presets_are_what_methods_says() -> None:
         "strict",
     )
     assert (DEFAULT.k, DEFAULT.k_s, DEFAULT.confidence, DEFAULT.pool) == (10, 30, 0.8, "unlabelled")
+    assert DEFAULT.graph == LITERAL.graph == "epoch"
     assert (DEFAULT.prior, DEFAULT.smoothing, DEFAULT.floor, DEFAULT.crest) == ("l1", 1.0, 0.1, "off")
     assert (LITERAL.rule, LITERAL.overlap, LITERAL.peak_test, LITERAL.density) == ("literal", "iou", "ge", "classifier")
     assert (LITERAL.prior, LITERAL.smoothing, LITERAL.floor) == ("softmax", 0.0, 0.0)

@@ -8,7 +8,7 @@ reading is a field of `SelectionConfig`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ DensityForm = Literal["classifier", "calibrated", "affinity"]
 PriorForm = Literal["l1", "softmax", "softmax-normalised"]
 Crest = Literal["off", "quota", "threshold", "threshold-scaled"]
 Sets = Literal["both", "confident", "dense", "all"]
+GraphOf = Literal["epoch", "start"]
 THRESHOLD_FLOOR = 0.5  # of CReST's thresholds by quantile
 
 
@@ -42,6 +43,10 @@ class SelectionConfig:
         d_i with e_ij at a temperature that labelled neighbours agree with, at τ_t as printed, or without e_ij.
     pool : {"unlabelled", "all"}
         Where neighbours come from: D^u as printed, or D^l ∪ D^u. Peaks are always taken from D^u.
+    graph : {"epoch", "start"}
+        Whether neighbours are those of the features as an epoch leaves them, as printed, or those of the features
+        before training, found once: where only a small adapter is trained, looking for them again takes longer than
+        the epoch.
     peak_test : {"strict", "ge"}
         See `ltgcd.peaks.find_peaks`.
     suppress : bool
@@ -64,6 +69,7 @@ class SelectionConfig:
     k_s: int = 30
     density: DensityForm = "calibrated"
     pool: Literal["unlabelled", "all"] = "unlabelled"
+    graph: GraphOf = "epoch"
     peak_test: PeakTest = "strict"
     suppress: bool = True
     rule: Rule = "greedy"
@@ -91,6 +97,17 @@ class SelectionConfig:
 LITERAL = SelectionConfig(
     density="classifier", peak_test="ge", rule="literal", overlap="iou", floor=0.0, prior="softmax", smoothing=0.0
 )
+
+
+class Graphs(NamedTuple):
+    """Neighbours that the density needs: those of the pool, and those of D^l among itself.
+
+    Labelled neighbours judge the classifier; the graph of D^u has none, so they get one of their own, where the density
+    is calibrated and anything is labelled.
+    """
+
+    pool: NeighbourGraph
+    labelled: NeighbourGraph | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +166,7 @@ def select(
     y: NDArray[np.int64],
     temperature: float,
     config: SelectionConfig,
+    graphs: Graphs | None = None,
 ) -> Selection:
     """Select from D^u.
 
@@ -164,6 +182,8 @@ def select(
         τ_t at which p is taken.
     config : SelectionConfig
         The reading.
+    graphs : Graphs, optional
+        `neighbour_graphs` of other features of the same items; by default those of `features` are made.
     """
     unlabelled = y == UNLABELLED
     p = softmax(logits, temperature)
@@ -173,15 +193,30 @@ def select(
         confident = crest_confident(sure, pseudo, unlabelled, p.shape[1], config)
     dense, form = np.zeros(len(y), dtype=bool), "none"
     if config.sets in ("both", "dense") and unlabelled.any():
-        dense, form = dense_items(features, logits, p, y, temperature, config)
+        graphs = graphs or neighbour_graphs(features, y, config)
+        dense, form = dense_items(graphs, logits, p, y, temperature, config)
     chosen = {"both": confident | dense, "confident": confident, "dense": dense, "all": unlabelled}[config.sets]
     chosen = _filled(chosen, sure, unlabelled, config.floor)
     counts = np.bincount(pseudo[chosen], minlength=p.shape[1])
     return Selection(chosen, confident, dense, pseudo, prior(counts, config), form)
 
 
+def neighbour_graphs(features: NDArray[np.floating], y: NDArray[np.int64], config: SelectionConfig) -> Graphs:
+    """The graphs of features (N, D) that S_dens is found on."""
+    labelled = np.flatnonzero(y != UNLABELLED)
+    judging = config.density == "calibrated" and len(labelled) > 0
+    return Graphs(
+        knn_graph(features[_pool(y, config)], max(config.k, config.k_s)),
+        knn_graph(features[labelled], config.k) if judging else None,
+    )
+
+
+def _pool(y: NDArray[np.int64], config: SelectionConfig) -> NDArray[np.int64]:
+    return np.flatnonzero(y == UNLABELLED) if config.pool == "unlabelled" else np.arange(len(y))
+
+
 def dense_items(
-    features: NDArray[np.floating],
+    graphs: Graphs,
     logits: NDArray[np.floating],
     p: NDArray[np.float32],
     y: NDArray[np.int64],
@@ -190,12 +225,10 @@ def dense_items(
 ) -> tuple[NDArray[np.bool_], str]:
     """S_dens as a mask (N,), and the form of the density that was used."""
     unlabelled = y == UNLABELLED
-    rows = np.flatnonzero(unlabelled) if config.pool == "unlabelled" else np.arange(len(y))
-    graph = knn_graph(features[rows], max(config.k, config.k_s))
+    rows, graph = _pool(y, config), graphs.pool
     form: str = config.density
     if config.density == "calibrated":
-        # Labelled neighbours judge the classifier; the graph of D^u has none, so they get one of their own.
-        temperature, form = _calibrated_temperature(features, logits, y, temperature, config.k)
+        temperature, form = _calibrated_temperature(graphs.labelled, logits, y, temperature, config.k)
     if form == "affinity":
         d = density(graph, None, config.k)
     else:
@@ -211,13 +244,12 @@ def dense_items(
 
 
 def _calibrated_temperature(
-    features: NDArray[np.floating], logits: NDArray[np.floating], y: NDArray[np.int64], temperature: float, k: int
+    graph: NeighbourGraph | None, logits: NDArray[np.floating], y: NDArray[np.int64], temperature: float, k: int
 ) -> tuple[float, str]:
     """Temperature that labelled neighbours agree with, and the form of density that it allows."""
     labelled = np.flatnonzero(y != UNLABELLED)
-    if not len(labelled):
+    if graph is None:
         return temperature, "affinity"
-    graph: NeighbourGraph = knn_graph(features[labelled], k)
     _, report = calibrated_density(graph, logits[labelled] / temperature, y[labelled], k)
     return temperature * report.temperature, report.form
 

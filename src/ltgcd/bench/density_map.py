@@ -27,7 +27,7 @@ from ltgcd.neighbours import knn_graph
 from ltgcd.pipeline import vectors
 from ltgcd.report.k_plot import INK, MUTED
 from ltgcd.report.layout import map_items
-from ltgcd.selection import SelectionConfig, dense_items, select
+from ltgcd.selection import SelectionConfig, dense_items, neighbour_graphs, select
 from ltgcd.training import predict
 from ltgcd.views import VectorViews
 
@@ -127,9 +127,10 @@ def mapped(
 ) -> DensityMap:
     """The same from arrays: h (N, D) and cosines to the prototypes (N, K); see `ltgcd.selection.select`."""
     rows = np.flatnonzero(y == UNLABELLED)
-    chosen = select(features, logits, y, temperature, config)
+    graphs = neighbour_graphs(features, y, config)
+    chosen = select(features, logits, y, temperature, config, graphs)
     p = softmax(logits, temperature)
-    peaks, _ = dense_items(features, logits, p, y, temperature, dataclasses.replace(config, suppress=False))
+    peaks, _ = dense_items(graphs, logits, p, y, temperature, dataclasses.replace(config, suppress=False))
     graph = knn_graph(features[rows], config.k)
     own = _classifier(features, logits, y, temperature, chosen.density, config.k)
     d = density(graph, None if own is None else own[rows], config.k)

@@ -19,7 +19,7 @@ from ltgcd import losses
 from ltgcd.collection import UNLABELLED
 from ltgcd.methods.simgcd import SimGCDConfig, base_losses
 from ltgcd.neighbours import knn_graph
-from ltgcd.selection import SelectionConfig, select
+from ltgcd.selection import Graphs, SelectionConfig, neighbour_graphs, select
 from ltgcd.training import Batch, Plan, Snapshot
 
 
@@ -64,7 +64,8 @@ class LTGCD:
     config : LTGCDConfig
         The reading.
     features : ndarray, shape (N, d)
-        Features that the neighbours of the neighbour loss are found in, before training.
+        Features before training: the neighbours of the neighbour loss are found in them, and those of the density if
+        the selection says so.
     random_state : int
         Seed of the draw of neighbours.
     """
@@ -83,6 +84,10 @@ class LTGCD:
         self.near: torch.Tensor | None = None
         if config.neighbour_weight:
             self.near = torch.from_numpy(knn_graph(features, config.neighbours).indices)
+        self.graphs: Graphs | None = None
+        wanted = config.warmup < 1 and config.selection.sets in ("both", "dense") and len(self.unlabelled) > 0
+        if config.selection.graph == "start" and wanted:
+            self.graphs = neighbour_graphs(features, y, config.selection)
 
     def plan(self, done: float, snapshot: Callable[[], Snapshot]) -> Plan:
         """Select S and its prior from the test view of all items; before the warm-up is over, all of D^u."""
@@ -97,7 +102,7 @@ class LTGCD:
             self.random = torch.Generator().manual_seed(self.random_state * 100_003 + round(1e4 * done))
         if not selecting:
             return Plan(self.unlabelled, {})
-        chosen = select(features, outputs["logits"], self.y, tau, self.config.selection)
+        chosen = select(features, outputs["logits"], self.y, tau, self.config.selection, self.graphs)
         self.prior = torch.from_numpy(chosen.prior).float()
         return Plan(np.flatnonzero(chosen.selected), chosen.summary(), chosen.sets())
 
