@@ -34,7 +34,7 @@ SEEDS = (0, 1, 2)
 TRAINED: dict[str, dict[str, Any]] = {
     "default": {"neighbour_weight": 0.0, "selection.graph": "start"},
     "neighbours searched in every epoch": {"neighbour_weight": 0.0, "selection.graph": "epoch"},
-    "the same, with neighbour loss": {"neighbour_weight": 0.3, "selection.graph": "epoch"},
+    "with neighbour loss, neighbours searched in every epoch": {"neighbour_weight": 0.3, "selection.graph": "epoch"},
 }
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5)  # of the adjustment; it and the smoothing need no further training
 ROUNDS = (0, 3)
