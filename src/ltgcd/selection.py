@@ -228,7 +228,7 @@ def dense_items(
     rows, graph = _pool(y, config), graphs.pool
     form: str = config.density
     if config.density == "calibrated":
-        temperature, form = _calibrated_temperature(graphs.labelled, logits, y, temperature, config.k)
+        temperature, form = calibrated_temperature(graphs.labelled, logits, y, temperature, config.k)
     if form == "affinity":
         d = density(graph, None, config.k)
     else:
@@ -243,7 +243,7 @@ def dense_items(
     return dense, form
 
 
-def _calibrated_temperature(
+def calibrated_temperature(
     graph: NeighbourGraph | None, logits: NDArray[np.floating], y: NDArray[np.int64], temperature: float, k: int
 ) -> tuple[float, str]:
     """Temperature that labelled neighbours agree with, and the form of density that it allows."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ltgcd.bench.cells import Problem
 from ltgcd.bench.tables import Cell
 from ltgcd.collection import UNLABELLED, imbalance_factor
-from ltgcd.density import calibrated_density, density, softmax
+from ltgcd.density import density, softmax
 from ltgcd.errors import InputError
 from ltgcd.experiments import changed, preset
 from ltgcd.fitting import FittedModel
@@ -27,7 +27,7 @@ from ltgcd.neighbours import knn_graph
 from ltgcd.pipeline import vectors
 from ltgcd.report.k_plot import INK, MUTED
 from ltgcd.report.layout import map_items
-from ltgcd.selection import SelectionConfig, dense_items, neighbour_graphs, select
+from ltgcd.selection import SelectionConfig, calibrated_temperature, dense_items, neighbour_graphs, select
 from ltgcd.training import predict
 from ltgcd.views import VectorViews
 
@@ -132,8 +132,10 @@ def mapped(
     p = softmax(logits, temperature)
     peaks, _ = dense_items(graphs, logits, p, y, temperature, dataclasses.replace(config, suppress=False))
     graph = knn_graph(features[rows], config.k)
-    own = _classifier(features, logits, y, temperature, chosen.density, config.k)
-    d = density(graph, None if own is None else own[rows], config.k)
+    if config.density == "calibrated":
+        temperature, _ = calibrated_temperature(graphs.labelled, logits, y, temperature, config.k)
+    own = None if chosen.density == "affinity" else softmax(logits[rows], temperature)
+    d = density(graph, own, config.k)
     sizes = np.bincount(y_true[rows], minlength=len(class_names))
     classes = shown_classes(sizes, n_old)
     place = np.full(len(class_names), -1)
@@ -167,24 +169,6 @@ def mapped(
         pairs[pairs[:, 1] >= 0],
         words,
     )
-
-
-def _classifier(
-    features: NDArray[np.floating],
-    logits: NDArray[np.floating],
-    y: NDArray[np.int64],
-    temperature: float,
-    form: str,
-    k: int,
-) -> NDArray[np.float32] | None:
-    """Probabilities at the temperature that the selection used; None where it did without the classifier."""
-    if form == "affinity":
-        return None
-    if form == "calibrated":
-        labelled = np.flatnonzero(y != UNLABELLED)
-        _, report = calibrated_density(knn_graph(features[labelled], k), logits[labelled] / temperature, y[labelled], k)
-        temperature *= report.temperature
-    return softmax(logits, temperature)
 
 
 def _no_tail(_note: dict[str, Any]) -> Any:  # noqa: ANN401 - never returns
