@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from ltgcd.experiments import TRAINED, Experiment, changed, preset
 from ltgcd.methods.ltgcd import LTGCDConfig
 from ltgcd.methods.simgcd import SimGCDConfig
 from ltgcd.selection import SelectionConfig
+from ltgcd.training import Schedule
 
 LTGCD, SIMGCD = preset("ltgcd", "frozen"), preset("simgcd", "frozen")
 
@@ -173,6 +175,39 @@ def test_words_for_true_and_false(word: object, opposite: bool) -> None:
 def test_every_mistake_has_its_sentence(path: str, value: object, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         changed(LTGCD, {path: value})
+
+
+@pytest.mark.parametrize("method", TRAINED)
+@pytest.mark.parametrize("value", [-1, -0.5, float("nan"), float("inf")])
+def test_no_number_of_any_method_is_negative_nan_or_infinite(method: str, value: float) -> None:
+    experiment = preset(method, "frozen")
+    for path, now in leaves(experiment).items():
+        if type(now) in (int, float):
+            with pytest.raises(InputError, match=rf"^'.*{path.rpartition('.')[2]}'.*\.$"):
+                changed(experiment, {path: value})
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: SimGCDConfig(supervised_weight=-3), "'supervised_weight' of SimGCD lies between 0 and 1, but is -3."),
+        (lambda: SimGCDConfig(teacher_warmup=30), "'teacher_warmup' of SimGCD lies between 0 and 1, but is 30."),
+        (lambda: LTGCDConfig(neighbours=0), "'neighbours' of the method is a number from 1, but is 0."),
+        (lambda: LTGCDConfig(prior_rows="few"), "'prior_rows' of the method is one of all, unlabelled, not 'few'."),
+        (lambda: Schedule(momentum=1.5), "'momentum' of the schedule lies between 0 and 1, but is 1.5."),
+        (lambda: Schedule(choose="best"), "'choose' of the schedule is one of last, held-out, not 'best'."),
+        (lambda: Experiment(start="peaks"), "'start' is one of random, semi-kmeans, communities, not 'peaks'."),
+        (lambda: Experiment(dropout=1.0), "'dropout' lies between 0 and 0.99, but is 1.0."),
+    ],
+)
+def test_a_configuration_made_by_hand_is_checked_too(make: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(InputError) as refused:
+        make()
+    assert str(refused.value) == sentence
+
+
+def test_a_warm_up_may_last_for_ever() -> None:
+    assert changed(LTGCD, {"warmup": 2.0}).method.warmup == 2.0
 
 
 def test_simgcd_has_no_selection() -> None:

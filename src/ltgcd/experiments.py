@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from ltgcd import selection
 from ltgcd.communities import Start
 from ltgcd.errors import InputError
+from ltgcd.fields import check_fields
 from ltgcd.methods.gcd import GCDConfig
 from ltgcd.methods.ltgcd import LTGCDConfig
 from ltgcd.methods.orca import ORCAConfig
@@ -64,14 +65,7 @@ class Experiment:
     held_out: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, least, most in (
-            ("dropout", 0, 0.99),
-            ("adjustment", 0, 10),
-            ("smoothing", 0, 1000),
-            ("held_out", 0, 0.9),
-        ):
-            if not least <= getattr(self, name) <= most:
-                raise InputError(f"'{name}' lies between {least} and {most}, but is {getattr(self, name)}.")
+        check_fields(self, dropout=(0, 0.99), adjustment=(0, 10), smoothing=(0, 1000), held_out=(0, 0.9))
 
 
 def preset(method: str, regime: Regime, name: Preset = "default") -> Experiment:

@@ -8,14 +8,14 @@ reading is a field of `SelectionConfig`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ltgcd.collection import UNLABELLED, imbalance_factor
 from ltgcd.density import calibrated_density, density, softmax
-from ltgcd.errors import InputError
+from ltgcd.fields import check_fields
 from ltgcd.neighbours import NeighbourGraph, knn_graph
 from ltgcd.peaks import Overlap, PeakTest, Rule, find_peaks, iou_k, iou_threshold, nmds
 
@@ -82,16 +82,17 @@ class SelectionConfig:
     smoothing: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, kind in get_type_hints(SelectionConfig).items():
-            choices, value = get_args(kind), getattr(self, name)
-            if get_origin(kind) is Literal and value not in choices:
-                raise InputError(f"'{name}' of the selection is one of {', '.join(choices)}, not '{value}'.")
-        for name in ("confidence", "lam", "floor"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"'{name}' of the selection lies between 0 and 1, but is {getattr(self, name)}.")
-        for name, least in (("k", 1), ("k_s", 1), ("crest_alpha", 0), ("smoothing", 0)):
-            if not least <= getattr(self, name) < np.inf:
-                raise InputError(f"'{name}' of the selection is a number from {least}, but is {getattr(self, name)}.")
+        check_fields(
+            self,
+            "the selection",
+            confidence=(0, 1),
+            lam=(0, 1),
+            floor=(0, 1),
+            k=(1, np.inf),
+            k_s=(1, np.inf),
+            crest_alpha=(0, np.inf),
+            smoothing=(0, np.inf),
+        )
 
 
 LITERAL = SelectionConfig(

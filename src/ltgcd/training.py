@@ -27,6 +27,7 @@ from ltgcd.checkpoints import best_checkpoint, load_checkpoint, save_best, save_
 from ltgcd.collection import UNLABELLED
 from ltgcd.distributed import World
 from ltgcd.errors import InputError
+from ltgcd.fields import check_fields
 from ltgcd.progress import progress
 from ltgcd.views import Views
 
@@ -61,16 +62,15 @@ class Schedule:
     choose: Literal["last", "held-out"] = "last"
 
     def __post_init__(self) -> None:
-        for name, least, most in (
-            ("epochs", 1, 1e6),
-            ("batch_size", 2, 1e6),
-            ("learning_rate", 0, math.inf),
-            ("momentum", 0, 1),
-            ("weight_decay", 0, math.inf),
-        ):
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise InputError(f"'{name}' of the schedule must be a number from {least} on, but is {value}.")
+        check_fields(
+            self,
+            "the schedule",
+            epochs=(1, 1_000_000),
+            batch_size=(2, 1_000_000),
+            learning_rate=(0, math.inf),
+            momentum=(0, 1),
+            weight_decay=(0, math.inf),
+        )
 
 
 class Batch(NamedTuple):

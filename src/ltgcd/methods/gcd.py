@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from ltgcd import losses
 from ltgcd.collection import UNLABELLED
-from ltgcd.errors import InputError
+from ltgcd.fields import check_fields
 from ltgcd.heads import PROJECTION, CentreHead, CosinePrototypes, projector
 from ltgcd.methods.semi_kmeans import semi_kmeans
 from ltgcd.training import Batch, Plan, Snapshot
@@ -45,10 +45,7 @@ class GCDConfig:
     n_init: int = 100
 
     def __post_init__(self) -> None:
-        if self.width < 1 or self.n_init < 1:
-            raise InputError(f"'width' and 'n_init' of GCD are 1 or more, but are {self.width} and {self.n_init}.")
-        if not 0 <= self.supervised_weight <= 1:
-            raise InputError(f"'supervised_weight' lies between 0 and 1, but is {self.supervised_weight}.")
+        check_fields(self, "GCD", supervised_weight=(0, 1), width=(1, np.inf), n_init=(1, np.inf))
 
 
 def same_cosines(weight: torch.Tensor) -> torch.Tensor:

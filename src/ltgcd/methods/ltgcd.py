@@ -7,6 +7,7 @@ of its pseudo labels are the prior that the mean prediction is aligned to. The r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from ltgcd import losses
 from ltgcd.collection import UNLABELLED
+from ltgcd.fields import check_fields
 from ltgcd.methods.simgcd import SimGCDConfig, base_losses
 from ltgcd.neighbours import knn_graph
 from ltgcd.selection import Graphs, SelectionConfig, neighbour_graphs, select
@@ -34,7 +36,8 @@ class LTGCDConfig:
     selection : SelectionConfig
         How S and the prior are made.
     warmup : float
-        Share of the training that draws from all of D^u, with no prior; 0, the first epoch alone, as printed.
+        Share of the training that draws from all of D^u, with no prior; 0, the first epoch alone, as printed; from 1
+        on, all of it.
     prior_weight : float
         Of L_prior; 1 as printed.
     prior_rows : {"all", "unlabelled"}
@@ -52,6 +55,16 @@ class LTGCDConfig:
     prior_rows: Literal["all", "unlabelled"] = "all"
     neighbour_weight: float = 0.0
     neighbours: int = 5
+
+    def __post_init__(self) -> None:
+        check_fields(
+            self,
+            "the method",
+            warmup=(0, math.inf),
+            prior_weight=(0, math.inf),
+            neighbour_weight=(0, math.inf),
+            neighbours=(1, math.inf),
+        )
 
 
 class LTGCD:

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from ltgcd import losses
 from ltgcd.collection import UNLABELLED
 from ltgcd.density import softmax
-from ltgcd.errors import InputError
+from ltgcd.fields import check_fields
 from ltgcd.losses import TAU_STUDENT
 from ltgcd.training import Batch, Plan, Snapshot
 
@@ -42,9 +42,7 @@ class ORCAConfig:
     pair_weight: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("largest_margin", "entropy_weight", "pair_weight"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise InputError(f"'{name}' of ORCA is 0 or more, but is {getattr(self, name)}.")
+        check_fields(self, "ORCA", largest_margin=(0, np.inf), entropy_weight=(0, np.inf), pair_weight=(0, np.inf))
 
 
 def uncertainty(logits: NDArray[np.floating]) -> float:

@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from ltgcd import losses
 from ltgcd.collection import UNLABELLED
 from ltgcd.errors import InputError
+from ltgcd.fields import check_fields
 from ltgcd.training import Batch, Plan, Snapshot
 
 EPSILON = 1e-7  # inside the logarithms of the pairs
@@ -54,13 +55,9 @@ class RankStatsConfig:
     rampup: float = 0.75
 
     def __post_init__(self) -> None:
+        check_fields(self, "RankStats+", k=(1, math.inf), consistency=(0, math.inf), rampup=(0, 1))
         if not 1 <= self.least <= self.k:
             raise InputError(f"'least' of RankStats+ lies between 1 and k = {self.k}, but is {self.least}.")
-        if not (0 <= self.consistency < math.inf and 0 <= self.rampup <= 1):
-            raise InputError(
-                f"'consistency' is 0 or more and 'rampup' between 0 and 1, but they are {self.consistency} and "
-                f"{self.rampup}."
-            )
 
 
 def ranking_pairs(features: torch.Tensor, k: int, least: int) -> torch.Tensor:

@@ -5,6 +5,7 @@ Faithful to the authors' code: random prototypes, the whole of D^u in every epoc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from ltgcd import losses
 from ltgcd.collection import UNLABELLED
+from ltgcd.fields import check_fields
 from ltgcd.training import Batch, Plan, Snapshot
 
 
@@ -37,6 +39,9 @@ class SimGCDConfig:
     entropy_weight: float = 1.0
     teacher_warmup: float = 0.15
     contrastive: bool = True
+
+    def __post_init__(self) -> None:
+        check_fields(self, "SimGCD", supervised_weight=(0, 1), entropy_weight=(0, math.inf), teacher_warmup=(0, 1))
 
 
 def base_losses(

@@ -25,6 +25,7 @@ from ltgcd.assignment import class_prior
 from ltgcd.collection import UNLABELLED
 from ltgcd.density import softmax
 from ltgcd.errors import InputError
+from ltgcd.fields import check_fields
 from ltgcd.heads import HIDDEN, CosinePrototypes, JointHead, NovelHead
 from ltgcd.losses import TAU_STUDENT
 from ltgcd.training import Batch, Plan, Snapshot
@@ -60,11 +61,10 @@ class UNOConfig:
     sinkhorn_prior: Literal["uniform", "estimated"] = "uniform"
 
     def __post_init__(self) -> None:
-        for name in ("n_heads", "overclustering", "hidden", "rounds"):
-            if getattr(self, name) < 1:
-                raise InputError(f"'{name}' of UNO+ is 1 or more, but is {getattr(self, name)}.")
-        if not 0 < self.epsilon < np.inf:
-            raise InputError(f"'epsilon' of UNO+ is more than 0, but is {self.epsilon}.")
+        many = (1, np.inf)
+        check_fields(self, "UNO+", n_heads=many, overclustering=many, hidden=many, rounds=many, epsilon=(0, np.inf))
+        if not self.epsilon:
+            raise InputError("'epsilon' of UNO+ is more than 0: logits are divided by it.")
 
 
 # ---------------------------------------------------------------- targets and loss
