@@ -446,6 +446,29 @@ def test_numbers_that_make_no_sense(npz: Npz, tmp_path: Path) -> None:
     assert "p.csv: There is no unlabelled item" in fails("evaluate", predictions)
 
 
+@pytest.mark.parametrize(
+    ("options", "words", "corrected"),
+    [
+        (["schedule.choose=held-out"], "held_out=0.1", ["schedule.choose=held-out", "held_out=0.3"]),
+        (["schedule.batch_size=63"], "multiple of 2", ["schedule.batch_size=64"]),
+        (["warmup=nan"], "'warmup' of the method", ["warmup=0.5"]),
+        (["supervised_weight=-3"], "'supervised_weight' of SimGCD", ["supervised_weight=0.3"]),
+        (["start=communities"], "'start' is random", ["n_init=3"]),
+    ],
+)
+def test_settings_that_are_refused_leave_nothing_behind(
+    npz: Npz, tmp_path: Path, options: list[str], words: str, corrected: list[str]
+) -> None:
+    out = tmp_path / "run"
+    method = "gcd" if "start=communities" in options else "ltgcd"
+    command = ["train", npz(), "--method", method, "--epochs", "1", "--out", out]
+    assert words in fails(*command, *(f"--set={option}" for option in options))
+    assert not out.exists()
+    done = CliRunner().invoke(app, [*map(str, command), *(f"--set={option}" for option in corrected)])
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert (out / "assignments.parquet").is_file()
+
+
 def test_a_backbone_for_something_else(npz: Npz, tmp_path: Path) -> None:
     sentence = fails("embed", npz(), "--backbone", "efficientnet_lite0", "--out", tmp_path / "f")
     assert "The source holds vectors, but efficientnet_lite0 takes images" in sentence

@@ -36,7 +36,7 @@ from ltgcd.methods.simgcd import SimGCD
 from ltgcd.methods.uno import UNO, UNOConfig, UNOHead
 from ltgcd.neighbours import knn_graph
 from ltgcd.storage import atomic_path
-from ltgcd.training import Method, Model, Snapshot, Watch, fit, predict, unwatched
+from ltgcd.training import Method, Model, Snapshot, Watch, check_schedule, fit, predict, unwatched
 from ltgcd.views import CachedViews, VectorViews, Views
 from ltgcd.whitening import Whitening, class_means, fit_whitening, normalise
 
@@ -244,7 +244,7 @@ def fit_model(
 ) -> Fit:
     """Train a method on a task; see `ltgcd.training.fit` for the keywords."""
     world = world or World()
-    _check(experiment)
+    check_experiment(experiment, world.size, keeps=folder is not None)
     y, held_out = hold_out(task.y, experiment.held_out, task.random_state)
     # Everything that is drawn or estimated before training comes from one process, to be the same in all.
     whitening = world.from_first(lambda: fit_whitening(task.x, y, task.n_old)) if experiment.whiten else None
@@ -344,12 +344,23 @@ def _logits(classifier: Classifier, snapshot: Snapshot) -> NDArray[np.float32]:
     return logits
 
 
-def _check(experiment: Experiment) -> None:
-    """Refuse settings that a method has no use for, before anything is computed."""
+def check_experiment(experiment: Experiment, n_processes: int = 1, *, keeps: bool) -> None:
+    """Refuse settings that don't go together, before anything is computed or written.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Each setting is in its range already.
+    n_processes : int
+        How many train together.
+    keeps : bool
+        Whether checkpoints are kept.
+    """
     if experiment.start != "random" and isinstance(experiment.method, GCDConfig | RankStatsConfig | UNOConfig):
         raise InputError(f"'start' is random for this method, not '{experiment.start}': it has no prototypes to place.")
     if experiment.schedule.choose != "last" and isinstance(experiment.method, GCDConfig):
         raise InputError("'schedule.choose' is last for GCD: it has no classifier before its last epoch.")
+    check_schedule(experiment.schedule, n_processes, can_choose=keeps and experiment.held_out > 0)
 
 
 def hold_out(

@@ -21,7 +21,7 @@ from ltgcd.estimate_k import LabelsFrom, estimate_k, labels_origin
 from ltgcd.evaluation import Evaluation, evaluate_assignments
 from ltgcd.experiments import TRAINED, Experiment, Preset, Regime, changed, preset
 from ltgcd.feature_store import FeatureStore
-from ltgcd.fitting import Task, fit_model
+from ltgcd.fitting import Task, check_experiment, fit_model
 from ltgcd.items import Vectors
 from ltgcd.methods import CLUSTERINGS
 from ltgcd.rehearsal import PARTS, rehearse
@@ -160,6 +160,9 @@ def train(
         raise InputError(f"'{method}' trains nothing that could be rehearsed; leave out --rehearsals.")
     origin = labels_origin(labels_from)
     world = join_world()
+    if experiment:
+        # A folder that a refused run had taken would refuse the corrected one.
+        check_experiment(experiment, world.size, keeps=True)
     notify = notify if world.first else silent
     config = run_config(method, k, random_state, chosen, experiment, store, rehearsals, origin)
     with world.alive(folder):

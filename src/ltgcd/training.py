@@ -140,6 +140,30 @@ class Model(nn.Module):
 # ---------------------------------------------------------------- the loop
 
 
+def check_schedule(schedule: Schedule, n_processes: int, *, can_choose: bool) -> None:
+    """Refuse a schedule that can't be kept.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Optimisation.
+    n_processes : int
+        How many share a batch.
+    can_choose : bool
+        Whether labelled items are held out and checkpoints are kept.
+    """
+    if schedule.batch_size % (2 * n_processes):
+        shared = f" and shared by {n_processes} processes" if n_processes > 1 else ""
+        raise InputError(
+            f"A batch of {schedule.batch_size} can't be halved{shared}; choose a multiple of {2 * n_processes}."
+        )
+    if schedule.choose == "held-out" and not can_choose:
+        raise InputError(
+            "The best epoch can only be chosen where labelled items are held out (held_out=0.1, for instance) and "
+            "checkpoints are kept."
+        )
+
+
 def fit(
     model: Model,
     method: Method,
@@ -185,16 +209,7 @@ def fit(
         The other processes.
     """
     world = world or World()
-    if schedule.batch_size % (2 * world.size):
-        raise InputError(
-            f"A batch of {schedule.batch_size} can't be halved and shared by {world.size} processes; "
-            f"choose a multiple of {2 * world.size}."
-        )
-    if schedule.choose == "held-out" and (folder is None or held_out is None):
-        raise InputError(
-            "The best epoch can only be chosen where labelled items are held out (held_out=0.1, for instance) and "
-            "checkpoints are kept."
-        )
+    check_schedule(schedule, world.size, can_choose=folder is not None and held_out is not None)
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
     model.to(device)
     optimiser = make_optimiser(model, schedule)
