@@ -348,6 +348,7 @@ def test_archives_that_are_none(tmp_path: Path) -> None:
         ({"x": np.array(1.0)}, "shape ()"),
         ({"x": np.full((40, 5), 1e200)}, "too large for single precision (first in row 0)"),
         ({"x": np.full((40, 5), 1e30, np.float32)}, "too large for single precision"),
+        ({"x": np.full((40, 5), 2e18, np.float32)}, "too large for single precision"),  # their squares, added up
         ({"x": np.ones((0, 5)), "y": np.ones(0), "y_true": None}, "has no rows"),
         ({"class_names": np.array("cat")}, "class_names as a list"),
         ({"class_names": np.array(["cat", "cat", "dog"])}, "class_names as a list"),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import numpy as np
 import pytest
+import tomli_w
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -85,6 +88,40 @@ def test_save_and_load_without_pickle(digits, fitted, tmp_path):
         CategoryDiscovery.load(tmp_path)
 
 
+def test_a_loaded_model_knows_how_it_was_trained(digits, tmp_path):
+    x, y, _ = digits
+    made = CategoryDiscovery(
+        n_classes=np.int64(10),
+        method="simgcd",
+        preset="paper",
+        epochs=2,
+        settings={"schedule.batch_size": np.int64(64), "whiten": False, "dropout": 0.1, "start": "semi-kmeans"},
+        labels_from="elsewhere",
+        random_state=3,
+    ).fit(x, y)
+    made.save(tmp_path)
+    loaded = CategoryDiscovery.load(tmp_path)
+    assert loaded.get_params() == made.get_params()
+    assert np.array_equal(clone(loaded).fit(x, y).labels_, made.labels_)
+
+
+def test_parameters_that_are_none_come_back_as_none(fitted, tmp_path):
+    fitted.save(tmp_path)
+    assert CategoryDiscovery.load(tmp_path).get_params() == CategoryDiscovery().get_params()
+
+
+def test_a_model_of_an_earlier_version_loads_without_its_parameters(digits, fitted, tmp_path):
+    x, _, _ = digits
+    fitted.save(tmp_path)
+    path = tmp_path / "model.toml"
+    described = tomllib.loads(path.read_text())
+    del described["note"]["parameters"]
+    path.write_text(tomli_w.dumps(described))
+    loaded = CategoryDiscovery.load(tmp_path)
+    assert loaded.get_params() == CategoryDiscovery(n_classes=fitted.n_classes_).get_params()
+    assert np.array_equal(loaded.predict(x), fitted.predict(x))
+
+
 def test_presets_and_settings_reach_the_training(digits):
     x, y, _ = digits
     plain = CategoryDiscovery(n_classes=10, epochs=2).fit(x, y)
@@ -102,12 +139,44 @@ def test_presets_and_settings_reach_the_training(digits):
         ({"method": "magic"}, "no trained method 'magic'"),
         ({"preset": "best"}, "no preset 'best'"),
         ({"settings": {"selection.kk": 3}}, "no setting 'selection.kk'"),
+        ({"settings": {"warmup": float("nan")}}, "'warmup' of the method is a number from 0, but is nan"),
+        ({"labels_from": "moon"}, "not from 'moon'"),
+        ({"random_state": None}, "random_state is a whole number from 0 to 4294967295, not None"),
+        ({"random_state": 1.5}, "random_state is a whole number"),
+        ({"random_state": -1}, "random_state is a whole number"),
+        ({"random_state": np.random.RandomState(0)}, "random_state is a whole number"),
     ],
 )
 def test_bad_parameters_are_a_sentence(digits, changes, sentence):
     x, y, _ = digits
     with pytest.raises(InputError, match=sentence):
         CategoryDiscovery(**{"n_classes": 10, "epochs": 1, **changes}).fit(x, y)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"settings": {"schedule.batch_size": 63}}, "multiple of 2"),
+        ({"settings": {"schedule.choose": "held-out", "held_out": 0.2}}, "checkpoints are kept"),
+        ({"method": "gcd", "settings": {"start": "communities"}}, "'start' is random"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused_before_the_estimate(digits, monkeypatch, changes, sentence):
+    monkeypatch.setattr("ltgcd.discovery.estimate_k", lambda *_, **__: pytest.fail("estimated first"))
+    x, y, _ = digits
+    with pytest.raises(InputError, match=sentence):
+        CategoryDiscovery(**changes).fit(x, y)
+
+
+@pytest.mark.parametrize("factor", [1e18, 1e20])
+@pytest.mark.parametrize("n_classes", [10, "auto"])
+def test_vectors_whose_squares_overflow_are_a_sentence(digits, fitted, factor, n_classes):
+    """At 1e18 each row still has a length, but the sum of their squares has none."""
+    x, y, _ = digits
+    with pytest.raises(InputError, match="too large for single precision"):
+        CategoryDiscovery(n_classes=n_classes, epochs=1).fit(x * np.float32(factor), y)
+    with pytest.raises(InputError, match="too large for single precision"):
+        fitted.predict(x * np.float32(factor))
 
 
 def test_bad_labels_are_a_sentence(digits):

@@ -13,10 +13,11 @@ from torch import nn
 
 from ltgcd.collection import UNLABELLED
 from ltgcd.errors import InputError
-from ltgcd.estimate_k import KEstimate, estimate_k
+from ltgcd.estimate_k import KEstimate, LabelsFrom, estimate_k, labels_origin
 from ltgcd.experiments import TRAINED, Preset, changed, preset
 from ltgcd.extension import extend
-from ltgcd.fitting import FittedModel, Task, fit_model
+from ltgcd.fitting import FittedModel, Task, check_experiment, fit_model
+from ltgcd.items import Vectors
 from ltgcd.runs import core
 from ltgcd.views import VectorViews
 
@@ -102,6 +103,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             Labels, -1 for an unlabelled item.
         """
         x, labels = validate_data(self, X, y, dtype=np.float32, ensure_min_samples=2)
+        Vectors(x)  # refuses what is too large
         numbers = np.issubdtype(labels.dtype, np.number)
         if not numbers or not np.array_equal(labels, np.floor(labels)):
             raise InputError("Unknown label type: y must hold whole numbers, -1 for an unlabelled item.")
@@ -118,8 +120,10 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         if self.epochs is not None:
             changes["schedule.epochs"] = self.epochs
         experiment = changed(preset(self.method, "frozen", self.preset), changes)
-        k = self._number(x, codes, len(known))
-        fit = fit_model(Task(x, codes, len(known), k, self.random_state), experiment)
+        check_experiment(experiment, keeps=False)
+        seed, origin = self._seed(), labels_origin(self.labels_from)
+        k = self._number(x, codes, len(known), seed, origin)
+        fit = fit_model(Task(x, codes, len(known), k, seed), experiment)
         self._fitted = fit.fitted
         self.n_classes_ = k
         self.classes_ = np.concatenate([known, known.max() + 1 + np.arange(k - len(known))])
@@ -147,7 +151,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         check_is_fitted(self)
         if not hasattr(self, "_x"):
             raise InputError("A model that was loaded does not know the items it was fitted on; fit it again.")
-        x = validate_data(self, X_new, dtype=np.float32, reset=False)
+        x = self._new(X_new)
         labels = np.full(len(x), UNLABELLED) if y_new is None else np.asarray(y_new)
         whole = labels.shape == (len(x),) and np.issubdtype(labels.dtype, np.number)
         if not whole or not np.array_equal(labels, np.floor(labels)) or labels.min() < UNLABELLED:
@@ -159,9 +163,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         given = np.where(labels == UNLABELLED, UNLABELLED, order[np.searchsorted(numbers[order], labels) % len(order)])
         classes = np.argsort(self.classes_)[np.searchsorted(np.sort(self.classes_), self.labels_)]
         sure = core(classes, self.status_ != "unsure")
-        done = extend(
-            self._fitted, VectorViews(x), np.concatenate([self._x, x]), self._y, sure, given, self.random_state
-        )
+        done = extend(self._fitted, VectorViews(x), np.concatenate([self._x, x]), self._y, sure, given, self._seed())
         found = done.fitted.k - len(numbers)
         self._fitted, self.n_classes_ = done.fitted, done.fitted.k
         self.classes_ = np.concatenate([numbers, numbers.max() + 1 + np.arange(found)])
@@ -175,12 +177,26 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self._y = np.concatenate([self._y, np.where(given < done.fitted.n_old, given, UNLABELLED)])
         return self
 
-    def _number(self, x: NDArray[np.float32], codes: NDArray[np.int64], n_old: int) -> int:
+    def _new(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Vectors of new items, as long as those of the fit."""
+        return Vectors(validate_data(self, X, dtype=np.float32, reset=False)).x
+
+    def _seed(self) -> int:
+        if not isinstance(self.random_state, int | np.integer) or not 0 <= self.random_state < 2**32:
+            raise InputError(
+                f"random_state is a whole number from 0 to {2**32 - 1}, not {self.random_state!r}: the same seed gives "
+                "the same labels."
+            )
+        return int(self.random_state)
+
+    def _number(
+        self, x: NDArray[np.float32], codes: NDArray[np.int64], n_old: int, seed: int, labels_from: LabelsFrom
+    ) -> int:
         self.k_estimate_: KEstimate | None = None
         if self.n_classes == "auto":
             if (codes != UNLABELLED).all():
                 return n_old
-            self.k_estimate_ = estimate_k(x, codes, labels_from=self.labels_from, random_state=self.random_state)
+            self.k_estimate_ = estimate_k(x, codes, labels_from=labels_from, random_state=seed)
             return self.k_estimate_.k
         if not isinstance(self.n_classes, int | np.integer) or not n_old <= self.n_classes <= len(x):
             raise InputError(
@@ -192,7 +208,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float32]:
         """Probabilities (N, n_classes_) of the classes, in the order of `classes_`, of new items."""
         check_is_fitted(self)
-        x = validate_data(self, X, dtype=np.float32, reset=False)
+        x = self._new(X)
         return self._fitted.predict(VectorViews(x))
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
@@ -203,16 +219,20 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def save(self, folder: Path | str) -> None:
         """Write the model to a folder: safetensors and TOML, no pickle."""
         check_is_fitted(self)
-        note = {"classes": [int(c) for c in self.classes_], "n_features_in": int(self.n_features_in_)}
+        note = {
+            "classes": [int(c) for c in self.classes_],
+            "n_features_in": int(self.n_features_in_),
+            "parameters": _plain(self.get_params()),
+        }
         self._fitted.save(Path(folder), note)
 
     @classmethod
     def load(cls, folder: Path | str) -> CategoryDiscovery:
-        """Read what `save` wrote; it predicts, but no longer knows the items it was fitted on."""
+        """Read what `save` wrote: it predicts and has its parameters, but no longer knows the items of the fit."""
         fitted, note = FittedModel.load(Path(folder), _no_tail)
         if "classes" not in note:
             raise InputError(f"{folder} was not saved by CategoryDiscovery; use 'ltgcd predict' on a run.")
-        self = cls(n_classes=fitted.k)
+        self = cls(**note.get("parameters", {"n_classes": fitted.k}))  # earlier versions kept none
         self._fitted, self.n_classes_ = fitted, fitted.k
         self.classes_ = np.array(note["classes"], dtype=np.int64)
         self.n_features_in_ = int(note["n_features_in"])
@@ -221,3 +241,12 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
 def _no_tail(_note: dict[str, Any]) -> nn.Module:
     raise InputError("This model was trained on images, with the last stage of their backbone; use 'ltgcd predict'.")
+
+
+def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters as TOML can hold them: no numbers of NumPy's, and None left out, which is what a missing one is."""
+    return {
+        name: _plain(value) if isinstance(value, dict) else value.item() if isinstance(value, np.generic) else value
+        for name, value in parameters.items()
+        if value is not None
+    }

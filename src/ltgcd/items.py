@@ -7,6 +7,7 @@ those rows. `reading_order()` is the order that touches the disk least: whoever 
 from __future__ import annotations
 
 import io
+import math
 import os
 from dataclasses import dataclass
 from functools import cached_property
@@ -197,6 +198,8 @@ class Vectors:
                 f"Embeddings must be a table of N×D floats, but have shape {self.x.shape} and type "
                 f"{self.x.dtype}; save them as a 2-D float array."
             )
+        # What follows works in float32, also on squares and on their sums over all rows.
+        longest = math.sqrt(np.finfo(np.float32).max / max(len(self.x), 1))
         for start in range(0, len(self.x), 65536):  # in blocks: the table may be a memory map
             block = self.x[start : start + 65536]
             bad = ~np.isfinite(block).all(axis=1)
@@ -205,8 +208,8 @@ class Vectors:
                     f"Embeddings hold NaN or infinite values (first in row {start + int(bad.argmax())}); "
                     "remove or repair these rows."
                 )
-            with np.errstate(over="ignore"):  # what follows works in float32, also on the rows' lengths
-                long = ~np.isfinite(np.linalg.norm(block.astype(np.float32, copy=False), axis=1))
+            with np.errstate(over="ignore"):
+                long = np.linalg.norm(block.astype(np.float32, copy=False), axis=1) > longest
             if long.any():
                 raise InputError(
                     f"Embeddings are too large for single precision (first in row {start + int(long.argmax())}); "
