@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ltgcd import density as module
-from ltgcd.density import calibrated_density, connectivity, density, softmax
+from ltgcd.density import DensityReport, connectivity, density, judge_classifier, softmax
 from ltgcd.errors import InputError
 from ltgcd.neighbours import NeighbourGraph, knn_graph
 from ltgcd.peaks import find_peaks
@@ -35,6 +35,12 @@ def cosine_logits(x: np.ndarray, true: np.ndarray, temperature: float) -> np.nda
     unit = x / np.linalg.norm(x, axis=1, keepdims=True)
     means = np.stack([unit[true == c].mean(axis=0) for c in range(true.max() + 1)])
     return unit @ (means / np.linalg.norm(means, axis=1, keepdims=True)).T / temperature
+
+
+def calibrated_density(graph: NeighbourGraph, logits: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, DensityReport]:
+    """The density that the report asks for, as the selection uses it."""
+    report = judge_classifier(graph, logits, y)
+    return density(graph, None if report.form == "affinity" else softmax(logits, report.temperature)), report
 
 
 def test_golden_numbers() -> None:
@@ -127,8 +133,11 @@ def test_a_diffuse_classifier_turns_the_density_upside_down_and_calibration_turn
     assert report.same_after > 0.5 > report.different_after
     assert len(find_peaks(mended, graph)) < 1.5 * n_good
     assert np.corrcoef(alone, mended)[0, 1] > 0.3
-    assert "temperature" in report.sentence
-    assert f"{report.same_before:+.2f}" in report.sentence
+    assert report.sentence == (
+        "the density uses the classifier at another temperature: labelled neighbours of one class have mean "
+        f"connectivity {report.same_before:+.2f}, which would turn it over; at {report.temperature:.3g} times the "
+        f"temperature it is {report.same_after:+.2f}"
+    )
 
 
 def test_a_good_classifier_is_used_as_it_is() -> None:
@@ -207,9 +216,21 @@ def test_many_pairs_are_sampled() -> None:
     _, whole = calibrated_density(graph, logits, y)
     with mock.patch.object(module, "MAX_PAIRS", 500):
         _, part = calibrated_density(graph, logits, y)
-        assert calibrated_density(graph, logits, y)[1] == part
+        assert judge_classifier(graph, logits, y) == part
     assert part.n_same == whole.n_same > 500
     assert part.temperature == pytest.approx(whole.temperature, rel=0.3)
+
+
+def test_pairs_of_one_class_that_the_draw_misses_are_too_few() -> None:
+    """One pair is drawn, of two classes: nothing is known of the others, and the sentence can still be said."""
+    x, true, y = blobs(noise=0.6)
+    with mock.patch.object(module, "MAX_PAIRS", 1):
+        reports = [
+            judge_classifier(knn_graph(x, 10), cosine_logits(x, true, 1.0), y, random_state=seed) for seed in range(20)
+        ]
+    missed = [report for report in reports if report.same_before is None]
+    assert missed
+    assert all(report.form == "affinity" and "too few" in report.sentence for report in missed)
 
 
 def test_softmax() -> None:

@@ -276,6 +276,9 @@ def test_a_diffuse_classifier_is_noticed_and_sharpened() -> None:
     literal = select(x, logits, y, 1.0, dataclasses.replace(DEFAULT, floor=0.0, density="classifier"))
     alone = select(x, logits, y, 1.0, dataclasses.replace(DEFAULT, floor=0.0, density="affinity"))
     assert (mended.density, literal.density, alone.density) == ("calibrated", "classifier", "affinity")
+    assert "which would turn it over; at 0." in mended.why
+    assert literal.why == alone.why == "", "what was asked for needs no reason"
+    assert mended.summary()["density_why"] == mended.why
     means = unit(np.stack([x[true == c].mean(axis=0) for c in range(8)]))
     closeness = (unit(x) * means[true]).sum(axis=1)
     typical = np.median(closeness[y == -1])
@@ -287,7 +290,7 @@ def test_a_diffuse_classifier_is_noticed_and_sharpened() -> None:
 def test_a_good_classifier_is_used_as_it_is() -> None:
     x, logits, y, _ = blobs()
     got = select(x, logits, y, 0.04, DEFAULT)
-    assert got.density == "classifier"
+    assert (got.density, got.why) == ("classifier", "")
     assert np.array_equal(
         got.dense, select(x, logits, y, 0.04, dataclasses.replace(DEFAULT, density="classifier")).dense
     )
@@ -297,8 +300,10 @@ def test_a_classifier_that_knows_nothing_or_cannot_be_checked_is_left_out() -> N
     x, logits, y, _ = blobs()
     noise = np.random.RandomState(0).uniform(-1, 1, logits.shape)
     few = np.where(np.arange(len(y)) < 3, y, -1)
-    for values, labels in ((noise, y), (logits, few)):
+    none, words = np.full(len(y), -1), ("no temperature mends that", "too few to check it by", "no item is labelled")
+    for values, labels, said in zip((noise, logits, logits), (y, few, none), words, strict=True):
         got = select(x, values, labels, 1.0, DEFAULT)
+        assert said in got.why
         alone = select(x, values, labels, 1.0, dataclasses.replace(DEFAULT, density="affinity"))
         assert got.density == "affinity"
         assert np.array_equal(got.dense, alone.dense)
@@ -500,6 +505,7 @@ def test_imbalance_by_hand() -> None:
         ({"k_s": -3}, "'k_s' .* is a number from 1"),
         ({"crest_alpha": -1.0}, "'crest_alpha' .* is a number from 0"),
         ({"smoothing": float("inf")}, "'smoothing' .* is a number from 0, but is inf"),
+        ({"smoothing": float("nan")}, "'smoothing' .* is a number from 0, but is nan"),
     ],
 )
 def test_wrong_settings(changes: dict[str, object], sentence: str) -> None:

@@ -3,8 +3,8 @@
 a_ij is the cosine of two neighbours and e_ij = 2 p_i·p_j − 1 their connectivity under a classifier. p_i·p_j is the
 probability that both are of one class, so e_ij stands for HiLander's linkage, +1 for the same class and −1 otherwise.
 A diffuse classifier breaks it: over K classes p_i·p_j falls to 1/K even for twins, every e_ij nears −1, the density
-turns upside down and outliers become its peaks (FINDINGS). `calibrated_density` notices that on labelled neighbours,
-sharpens the classifier, or does without it, and reports what it did.
+turns upside down and outliers become its peaks (FINDINGS). `judge_classifier` notices that on labelled neighbours,
+says at which temperature the classifier can be used, or that the density does without it, and why.
 """
 
 from __future__ import annotations
@@ -31,22 +31,21 @@ Form = Literal["classifier", "calibrated", "affinity"]
 
 @dataclass(frozen=True)
 class DensityReport:
-    """What `calibrated_density` did.
+    """What labelled neighbours say about a classifier.
 
     Attributes
     ----------
     form : {"classifier", "calibrated", "affinity"}
-        Classifier as given, classifier at another temperature, or the mean cosine alone.
+        What the density is to be of: classifier as given, classifier at another temperature, or the mean cosine alone.
     temperature : float
-        The logits were divided by this; 1.0 unless `form` is ``calibrated``.
+        To divide the logits by; 1.0 unless `form` is ``calibrated``.
     n_same, n_different : int
         Labelled neighbour pairs of one class and of two.
     same_before, same_after : float or None
-        Mean e_ij of the same-class pairs with the classifier as given and as used; None without such pairs.
+        Mean e_ij of the same-class pairs with the classifier as given and at its best temperature, where one was
+        looked for; None without such pairs.
     different_before, different_after : float or None
         The same for pairs of two classes.
-    sentence : str
-        The same for people.
     """
 
     form: Form
@@ -57,7 +56,22 @@ class DensityReport:
     same_after: float | None
     different_before: float | None
     different_after: float | None
-    sentence: str
+
+    @property
+    def sentence(self) -> str:
+        """The same for people."""
+        name = {
+            "classifier": "the density uses the classifier as given",
+            "calibrated": "the density uses the classifier at another temperature",
+            "affinity": "the density uses the mean cosine alone, without the classifier",
+        }[self.form]
+        if self.n_same < MIN_PAIRS or self.same_before is None:
+            return f"{name}: only {self.n_same} labelled neighbour pairs share a class, too few to check it by"
+        why = f"{name}: labelled neighbours of one class have mean connectivity {self.same_before:+.2f}"
+        if self.form == "classifier":
+            return why
+        mended = f"at {self.temperature:.3g} times the temperature it is {self.same_after:+.2f}"
+        return f"{why}, which would turn it over; {'no temperature mends that' if self.form == 'affinity' else mended}"
 
 
 # ---------------------------------------------------------------- density
@@ -129,15 +143,15 @@ def softmax(logits: NDArray[np.floating], temperature: float = 1.0) -> NDArray[n
     return p
 
 
-def calibrated_density(
+def judge_classifier(
     graph: NeighbourGraph,
     logits: NDArray[np.floating],
     y: NDArray[np.int64],
     k: int = K_NEIGHBOURS,
     *,
     random_state: int = 0,
-) -> tuple[NDArray[np.float32], DensityReport]:
-    """Density under a classifier that labelled neighbours were asked about.
+) -> DensityReport:
+    """Ask labelled neighbours which density a classifier is good for.
 
     If same-class labelled neighbours have a mean e_ij ≥ 0, the classifier is used as it is. If not, its temperature
     is set to the one that minimises the Brier score of p_i·p_j as the probability of one class, on labelled neighbour
@@ -148,7 +162,7 @@ def calibrated_density(
     Parameters
     ----------
     graph : NeighbourGraph
-        Over D^l ∪ D^u, at least `k` neighbours an item.
+        Over D^l or more, at least `k` neighbours an item.
     logits : ndarray, shape (N, K)
         Logits of the classifier, or the logarithm of its probabilities.
     y : ndarray of int64, shape (N,)
@@ -175,31 +189,18 @@ def calibrated_density(
         e = _pair_connectivity(logits, pairs, temperature)
         return (float(e[same].mean()) if same.any() else None, float(e[~same].mean()) if not same.all() else None)
 
-    before = mean_e(1.0)
-    form: Form
-    if n_same < MIN_PAIRS or before[0] is None:
-        form, temperature, after = "affinity", 1.0, before
-        why = f"only {n_same} labelled neighbour pairs share a class, too few to check the classifier against"
-    elif before[0] >= 0:
-        form, temperature, after = "classifier", 1.0, before
-        why = f"labelled neighbours of one class have mean connectivity {before[0]:+.2f}"
-    else:
-        temperature = _best_temperature(logits, pairs, same)
-        after = mean_e(temperature)
-        why = f"labelled neighbours of one class have mean connectivity {before[0]:+.2f}, which would turn it over"
-        if after[0] is not None and after[0] > max(0.0, -1.0 if after[1] is None else after[1]):
-            form, why = "calibrated", f"{why}; at temperature {temperature:.3g} it is {after[0]:+.2f}"
+    before = after = mean_e(1.0)
+    form: Form = "affinity"
+    temperature = 1.0
+    if n_same >= MIN_PAIRS and before[0] is not None:
+        if before[0] >= 0:
+            form = "classifier"
         else:
-            form, temperature, why = "affinity", 1.0, f"{why}, and no temperature mends that"
-    name = {
-        "classifier": "The density uses the classifier as given",
-        "calibrated": "The density uses the classifier at another temperature",
-        "affinity": "The density uses the mean cosine alone, without the classifier",
-    }[form]
-    report = DensityReport(
-        form, temperature, n_same, n_different, before[0], after[0], before[1], after[1], f"{name}: {why}."
-    )
-    return density(graph, None if form == "affinity" else softmax(logits, temperature), k), report
+            best = _best_temperature(logits, pairs, same)
+            after = mean_e(best)
+            if after[0] is not None and after[0] > max(0.0, -1.0 if after[1] is None else after[1]):
+                form, temperature = "calibrated", best
+    return DensityReport(form, temperature, n_same, n_different, before[0], after[0], before[1], after[1])
 
 
 def _labelled_pairs(graph: NeighbourGraph, y: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -30,6 +30,7 @@ from ltgcd.runs import (
     open_run,
     read_assignments,
     read_config,
+    read_epochs,
     read_run_labels,
     record_epoch,
     write_assignments,
@@ -241,7 +242,7 @@ def _train(
         task,
         experiment,
         folder=folder / "checkpoint",
-        record=lambda line: _record(folder, line),
+        record=lambda line: _record(folder, line, notify),
         watch=watch,
         notify=notify,
         world=world,
@@ -271,7 +272,11 @@ def _train(
     shutil.rmtree(folder / REHEARSED, ignore_errors=True)  # what they taught is in the model
 
 
-def _record(folder: Path, line: dict[str, Any]) -> None:
+def _record(folder: Path, line: dict[str, Any], notify: Notify) -> None:
+    """Keep the line of an epoch; a density that is not the plain one is told once a run, also if it is resumed."""
+    told = {old.get("density") for old in read_epochs(folder)}
+    if line.get("density_why") and line["density"] not in told:
+        notify(f"epoch {line['epoch']}: {line['density_why']}")
     record_epoch(folder, line)
     draw_epoch(folder, line)
 

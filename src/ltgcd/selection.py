@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ltgcd.collection import UNLABELLED, imbalance_factor
-from ltgcd.density import calibrated_density, density, softmax
+from ltgcd.density import density, judge_classifier, softmax
 from ltgcd.fields import check_fields
 from ltgcd.neighbours import NeighbourGraph, knn_graph
 from ltgcd.peaks import Overlap, PeakTest, Rule, find_peaks, iou_k, iou_threshold, nmds
@@ -111,6 +111,14 @@ class Graphs(NamedTuple):
     labelled: NeighbourGraph | None
 
 
+class UsedDensity(NamedTuple):
+    """Form of a density, temperature of its classifier, and why they are not those that the classifier came with."""
+
+    form: str
+    temperature: float
+    why: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class Selection:
     """The selection of an epoch.
@@ -125,6 +133,8 @@ class Selection:
         p_prior.
     density : str
         Form of the density that was used; "none" where S_dens is not asked for.
+    why : str
+        Why it is another than the classifier's own, in a sentence; empty where it is that or what was asked for.
     """
 
     selected: NDArray[np.bool_]
@@ -133,6 +143,7 @@ class Selection:
     pseudo: NDArray[np.int64]
     prior: NDArray[np.float64]
     density: str
+    why: str = ""
 
     def imbalance(self, classes: NDArray[np.int64]) -> dict[str, float]:
         """λ of S_conf, S_dens and S under some classes (N,): the pseudo ones or, in evaluation, the true ones.
@@ -155,7 +166,7 @@ class Selection:
         sizes = {f"n_{name}": int(getattr(self, name).sum()) for name in names}
         classes = {f"classes_{name}": len(np.unique(self.pseudo[getattr(self, name)])) for name in names}
         imbalance = {f"lambda_{name}": round(value, 2) for name, value in self.imbalance(self.pseudo).items()}
-        return {**sizes, **classes, **imbalance, "density": self.density}
+        return {**sizes, **classes, **imbalance, "density": self.density, "density_why": self.why}
 
 
 # ---------------------------------------------------------------- the parts
@@ -192,14 +203,14 @@ def select(
     confident = unlabelled & (sure >= config.confidence)
     if config.crest != "off":
         confident = crest_confident(sure, pseudo, unlabelled, p.shape[1], config)
-    dense, form = np.zeros(len(y), dtype=bool), "none"
+    dense, used = np.zeros(len(y), dtype=bool), UsedDensity("none", temperature)
     if config.sets in ("both", "dense") and unlabelled.any():
         graphs = graphs or neighbour_graphs(features, y, config)
-        dense, form = dense_items(graphs, logits, p, y, temperature, config)
+        dense, used = dense_items(graphs, logits, p, y, temperature, config)
     chosen = {"both": confident | dense, "confident": confident, "dense": dense, "all": unlabelled}[config.sets]
     chosen = _filled(chosen, sure, unlabelled, config.floor)
     counts = np.bincount(pseudo[chosen], minlength=p.shape[1])
-    return Selection(chosen, confident, dense, pseudo, prior(counts, config), form)
+    return Selection(chosen, confident, dense, pseudo, prior(counts, config), used.form, used.why)
 
 
 def neighbour_graphs(features: NDArray[np.floating], y: NDArray[np.int64], config: SelectionConfig) -> Graphs:
@@ -223,17 +234,17 @@ def dense_items(
     y: NDArray[np.int64],
     temperature: float,
     config: SelectionConfig,
-) -> tuple[NDArray[np.bool_], str]:
-    """S_dens as a mask (N,), and the form of the density that was used."""
+) -> tuple[NDArray[np.bool_], UsedDensity]:
+    """S_dens as a mask (N,), and the density that it was found with."""
     unlabelled = y == UNLABELLED
     rows, graph = _pool(y, config), graphs.pool
-    form: str = config.density
+    used = UsedDensity(config.density, temperature)
     if config.density == "calibrated":
-        temperature, form = calibrated_temperature(graphs.labelled, logits, y, temperature, config.k)
-    if form == "affinity":
+        used = calibrated(graphs.labelled, logits, y, temperature, config.k)
+    if used.form == "affinity":
         d = density(graph, None, config.k)
     else:
-        own = p if form == "classifier" else softmax(logits, temperature)
+        own = p if used.form == "classifier" else softmax(logits, used.temperature)
         d = density(graph, own[rows], config.k)
     peaks = find_peaks(d, graph, config.k, config.peak_test, unlabelled[rows])
     if config.suppress and len(peaks):
@@ -241,18 +252,19 @@ def dense_items(
         peaks = nmds(peaks, d, overlaps, config.lam, config.rule, config.overlap)
     dense = np.zeros(len(y), dtype=bool)
     dense[rows[peaks]] = True
-    return dense, form
+    return dense, used
 
 
-def calibrated_temperature(
+def calibrated(
     graph: NeighbourGraph | None, logits: NDArray[np.floating], y: NDArray[np.int64], temperature: float, k: int
-) -> tuple[float, str]:
-    """Temperature that labelled neighbours agree with, and the form of density that it allows."""
-    labelled = np.flatnonzero(y != UNLABELLED)
+) -> UsedDensity:
+    """The density that labelled neighbours agree with."""
     if graph is None:
-        return temperature, "affinity"
-    _, report = calibrated_density(graph, logits[labelled] / temperature, y[labelled], k)
-    return temperature * report.temperature, report.form
+        return UsedDensity("affinity", temperature, "the density uses the mean cosine alone: no item is labelled")
+    labelled = np.flatnonzero(y != UNLABELLED)
+    report = judge_classifier(graph, logits[labelled] / temperature, y[labelled], k)
+    why = "" if report.form == "classifier" else report.sentence
+    return UsedDensity(report.form, temperature * report.temperature, why)
 
 
 def crest_confident(

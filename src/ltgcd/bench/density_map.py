@@ -27,7 +27,7 @@ from ltgcd.neighbours import knn_graph
 from ltgcd.pipeline import vectors
 from ltgcd.report.k_plot import INK, MUTED
 from ltgcd.report.layout import map_items
-from ltgcd.selection import SelectionConfig, calibrated_temperature, dense_items, neighbour_graphs, select
+from ltgcd.selection import SelectionConfig, dense_items, neighbour_graphs, select
 from ltgcd.training import predict
 from ltgcd.views import VectorViews
 
@@ -130,11 +130,9 @@ def mapped(
     graphs = neighbour_graphs(features, y, config)
     chosen = select(features, logits, y, temperature, config, graphs)
     p = softmax(logits, temperature)
-    peaks, _ = dense_items(graphs, logits, p, y, temperature, dataclasses.replace(config, suppress=False))
+    peaks, used = dense_items(graphs, logits, p, y, temperature, dataclasses.replace(config, suppress=False))
     graph = knn_graph(features[rows], config.k)
-    if config.density == "calibrated":
-        temperature, _ = calibrated_temperature(graphs.labelled, logits, y, temperature, config.k)
-    own = None if chosen.density == "affinity" else softmax(logits[rows], temperature)
+    own = None if used.form == "affinity" else softmax(logits[rows], used.temperature)
     d = density(graph, own, config.k)
     sizes = np.bincount(y_true[rows], minlength=len(class_names))
     classes = shown_classes(sizes, n_old)
