@@ -22,6 +22,7 @@ from torch import nn
 
 from ltgcd.backbones import load_backbone
 from ltgcd.backbones.engines import half_precision
+from ltgcd.checkpoints import read_tensors
 from ltgcd.collection import Source
 from ltgcd.demo import digits_source
 from ltgcd.distributed import World
@@ -169,8 +170,6 @@ def test_the_best_epoch_by_held_out_items_is_kept(digits, tmp_path):
     fit_model(task_of(digits), experiment, folder=tmp_path, record=lines.append)
     scores = [line["held_out_balanced_acc"] for line in lines]
     assert all(0 <= score <= 100 for score in scores)
-    from ltgcd.checkpoints import read_tensors
-
     note = read_tensors(tmp_path / "best.safetensors")[1]
     assert note["score"] == max(scores)
     assert note["epoch"] == 1 + scores.index(max(scores))
@@ -183,9 +182,13 @@ class StopHere(Exception):
     pass
 
 
-@pytest.mark.parametrize("method", ["simgcd", "ltgcd"])
-def test_a_run_that_was_stopped_goes_on_to_the_same_result(digits, tmp_path, method):
-    experiment = changed(preset(method, "frozen"), SHORT)
+# What the default of the last stage has and that of frozen features has not: it keeps things from epoch to epoch too.
+NEIGHBOURS = {"neighbour_weight": 0.3, "selection.graph": "epoch"}
+
+
+@pytest.mark.parametrize(("method", "changes"), [("simgcd", {}), ("ltgcd", {}), ("ltgcd", NEIGHBOURS)])
+def test_a_run_that_was_stopped_goes_on_to_the_same_result(digits, tmp_path, method, changes):
+    experiment = changed(preset(method, "frozen"), {**SHORT, **changes})
     whole = fit_model(task_of(digits), experiment)
 
     def stop(line):
@@ -197,6 +200,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_result(digits, tmp_path, met
     lines = []
     resumed = fit_model(task_of(digits), experiment, folder=tmp_path, record=lines.append)
     assert [line["epoch"] for line in lines] == [3, 4]
+    assert all(("loss_neighbour" in line) == bool(changes) for line in lines)
     assert np.array_equal(whole.probabilities, resumed.probabilities)
     assert np.array_equal(whole.features, resumed.features)
 
@@ -257,6 +261,39 @@ def test_kill_at_a_random_moment_and_resume_to_identical_labels(digits, tmp_path
     assert tables[0].equals(tables[1])
     lines = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("whole", "killed")]
     assert [[json.loads(line)["epoch"] for line in part] for part in lines] == [list(range(1, 31))] * 2
+
+
+# ---------------------------------------------------------------- what the density is of
+
+
+def test_a_density_that_is_not_the_plain_one_is_told_once(digits, tmp_path):
+    """Prototypes that hardly move stay where they fell: no temperature makes sense of them."""
+    changes = {**SHORT, "schedule.learning_rate": 1e-3}
+
+    def stop(epoch, _sets):
+        if epoch == 4:
+            raise StopHere
+
+    said = []
+    with pytest.raises(StopHere):
+        train(digits, tmp_path / "run", k=10, name="paper", changes=changes, watch=stop, notify=said.append)
+    told = [sentence for sentence in said if "density" in sentence]
+    assert len(told) == 1
+    assert told[0].startswith("epoch 3: the density uses the mean cosine alone, without the classifier: labelled")
+    said.clear()
+    train(digits, tmp_path / "run", k=10, name="paper", changes=changes, notify=said.append)
+    assert not any("density" in sentence for sentence in said), "a run that goes on says it once all the same"
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line.get("density") for line in lines] == [None, None, "affinity", "affinity"]
+    assert told[0].endswith(lines[2]["density_why"])
+
+
+def test_a_plain_density_is_no_news(digits, tmp_path):
+    said = []
+    train(digits, tmp_path / "run", k=10, changes=SHORT, notify=said.append)
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert (lines[3]["density"], lines[3]["density_why"]) == ("classifier", "")
+    assert not any("density" in sentence for sentence in said)
 
 
 # ---------------------------------------------------------------- several processes
@@ -417,8 +454,6 @@ def test_the_last_stage_learns_from_cached_views_and_predicts_pictures(pictures,
     config = (tmp_path / "run" / "config.toml").read_text()
     assert 'regime = "last-stage"' in config
     tail = load_backbone("efficientnet_lite0", image_size=32).tail.state_dict()
-    from ltgcd.checkpoints import read_tensors
-
     trained, _ = read_tensors(tmp_path / "run" / "model.safetensors")
     moved = [name for name, value in tail.items() if not torch.equal(trained[f"tail.0.{name}"], value)]
     assert moved, "the last stage was not trained"
@@ -433,6 +468,56 @@ def test_the_last_stage_learns_from_cached_views_and_predicts_pictures(pictures,
     free = [i for i, y in zip(source.collection.ids.to_pylist(), source.collection.y, strict=True) if y < 0]
     labels = dict(zip(old.column("id").to_pylist(), old.column("label").to_pylist(), strict=True))
     assert [by_id[i] for i in free] == [labels[i] for i in free]
+
+
+FEW = {"schedule.epochs": 4, "schedule.batch_size": 16, "schedule.learning_rate": 0.003}  # at 0.1 the features collapse
+
+
+def test_the_last_stage_goes_on_where_it_was_stopped(pictures, tmp_path):
+    """With its own default: contrastive losses, neighbours, and a graph that each epoch makes of the weights."""
+    store, source = open_features(pictures / "features"), read_source(pictures / "features")
+    train(source, tmp_path / "whole", k=4, changes=FEW, store=store)
+
+    def stop(epoch, _sets):
+        if epoch == 4:
+            raise StopHere
+
+    with pytest.raises(StopHere):
+        train(source, tmp_path / "stopped", k=4, changes=FEW, store=store, watch=stop)
+    assert epochs_done(tmp_path / "stopped") == 3
+    begun = []
+    train(source, tmp_path / "stopped", k=4, changes=FEW, store=store, watch=lambda epoch, _: begun.append(epoch))
+    assert begun == [4]
+    tables = [pq.read_table(tmp_path / name / "assignments.parquet") for name in ("whole", "stopped")]
+    assert tables[0].equals(tables[1])
+    whole, resumed = (read_tensors(tmp_path / name / "model.safetensors")[0] for name in ("whole", "stopped"))
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole | resumed)
+    last = json.loads((tmp_path / "stopped" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert {"loss_neighbour", "loss_self_con", "loss_prior"} <= set(last)
+
+
+def test_two_processes_train_the_last_stage_like_one(pictures, tmp_path):
+    rate = f"schedule.learning_rate={FEW['schedule.learning_rate']}"
+    options = ("--k", "4", "--epochs", "2", "--set", "schedule.batch_size=16", "--set", rate, "--regime", "last-stage")
+    two = start_two(pictures / "features", tmp_path / "two", *options)
+    outputs = [process.communicate(timeout=120) for process in two]
+    assert [process.returncode for process in two] == [0, 0], outputs
+    store, source = open_features(pictures / "features"), read_source(pictures / "features")
+    train(source, tmp_path / "one", k=4, changes={**FEW, "schedule.epochs": 2}, store=store)
+    lines = [
+        [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("one", "two")
+    ]
+    # Not the same bits: floating point sums are taken in another order.
+    for one, other in zip(*lines, strict=True):
+        losses = [name for name in one if name.startswith("loss_")]
+        assert "loss_neighbour" in losses
+        assert [one[name] for name in losses] == pytest.approx([other[name] for name in losses], rel=1e-3, abs=1e-4)
+    confidences = [
+        pq.read_table(tmp_path / name / "assignments.parquet").column("confidence").to_numpy()
+        for name in ("one", "two")
+    ]
+    np.testing.assert_allclose(*confidences, atol=1e-2)
 
 
 def test_without_views_the_last_stage_is_refused(digits, tmp_path):
