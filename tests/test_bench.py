@@ -18,7 +18,7 @@ import pytest
 
 from conftest import ROOT, run_cli
 from ltgcd.bench import cells as cells_module
-from ltgcd.bench.cells import Workshop, as_split, current_records, scored
+from ltgcd.bench.cells import Workshop, as_split, current_records, scored, settings_of
 from ltgcd.bench.render import Found, _grid, _summary, render, verdict
 from ltgcd.bench.results import append_record, read_records
 from ltgcd.bench.runner import Bench
@@ -188,7 +188,7 @@ def test_the_default_is_told_where_the_labels_come_from_and_nothing_else_is() ->
 
 
 def test_a_cell_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
-    cell = Cell("estimate", "cifar100", "gcd", 0, method="peaks")
+    cell = Cell("estimate", "cifar100", "gcd", 0, method="ward")
     lines = [{"key": key, "cell": {**cell.described(), **more}} for key, more in (("a", {}), ("b", {"unheard": 1}))]
     (tmp_path / "estimate.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert set(current_records(tmp_path)) == {"a"}
@@ -496,3 +496,13 @@ def test_a_cell_of_other_presets_is_run_again(
     (record,) = [r for r in read_records(tmp_path / "results").values() if r["cell"]["method"] == "simgcd"]
     assert record["settings"]["dropout"] == 0.1
     assert bench.planned("tiny", [["kmeans", "simgcd"]], 1)["todo"] == 0
+
+
+def test_an_estimator_whose_answers_changed_is_due_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = Cell("estimate", "cifar100", "paper-counts", 0, method="peaks")
+    other = Cell("estimate", "cifar100", "paper-counts", 0, method="ward")
+    for cell in (mine, other):
+        append_record(tmp_path, cell, {"settings": settings_of(cell)} if settings_of(cell) else {})
+    assert set(current_records(tmp_path)) == {mine.key, other.key}
+    monkeypatch.setitem(cells_module.REVISIONS, "peaks", 99)
+    assert set(current_records(tmp_path)) == {other.key}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.cluster.hierarchy import cut_tree, linkage
 from sklearn.linear_model import LogisticRegression as SklearnRegression
 from sklearn.pipeline import make_pipeline
@@ -19,7 +21,7 @@ from ltgcd.class_mass import (
     mean_log_size,
 )
 from ltgcd.density import density
-from ltgcd.k_interval import HALVES, bootstrap, measured_error, widened
+from ltgcd.k_interval import HALVES, STEPS, UNMEASURED, bootstrap, least_relative_error, measured_error, widened
 from ltgcd.known_share import KnownShare, hidden_evidence, known_share, mixture_share
 from ltgcd.logistic import LogisticRegression, calibrate
 from ltgcd.neighbours import knn_graph
@@ -159,11 +161,28 @@ def test_the_measured_error_is_small_on_easy_data_and_absent_without_classes() -
 
 
 def test_widened_draws_by_hand() -> None:
-    draws = np.concatenate([np.full(4000, 20.0), np.full(10, 10.0)])
-    got = widened(draws, np.array([0.4, -0.4]), 10, 0)
-    assert np.log((got[:4000] - 10) / 10).std() == pytest.approx(0.4 / np.sqrt(2), rel=0.05)
-    np.testing.assert_array_equal(got[4000:], 10)  # nothing is novel: nothing to be unsure about
-    np.testing.assert_array_equal(widened(draws, np.zeros(0), 10, 0), draws)
+    draws = np.concatenate([np.full(4, 20.0), np.full(2, 10.0)])
+    got = widened(draws, np.array([0.4, -0.4]), 10)
+    assert len(got) == 6 * STEPS
+    assert np.log((got[: 4 * STEPS] - 10) / 10).std() == pytest.approx(0.4 / np.sqrt(2), rel=0.05)
+    assert np.median(got[: 4 * STEPS]) == pytest.approx(20)  # widened to both sides alike
+    np.testing.assert_array_equal(got[4 * STEPS :], 10)  # nothing is novel: nothing to be unsure about
+    unmeasured = widened(draws, np.zeros(0), 10)
+    np.testing.assert_array_equal(unmeasured, widened(draws, np.array([UNMEASURED]), 10))
+
+
+def test_the_least_relative_error_by_hand() -> None:
+    # |k − K| / K over draws of 10, 20 and 40: 4.0 at 40, 1.5 at 20, 1.25 at 10.
+    assert least_relative_error(np.array([40.0, 10.0, 20.0])) == 10
+    assert least_relative_error(np.array([9.0, 10.0, 11.0])) == 10
+    assert least_relative_error(np.full(7, 12.0)) == 12
+
+
+@given(st.lists(st.floats(2, 500), min_size=1, max_size=30))
+def test_no_other_number_has_a_smaller_relative_error(values: list[float]) -> None:
+    draws = np.array(values)
+    error = [float(np.mean(np.abs(k - draws) / draws)) for k in [least_relative_error(draws), *values]]
+    assert error[0] <= min(error) + 1e-9
 
 
 def test_draws_lie_around_the_estimate_and_stay_when_nothing_is_novel() -> None:

@@ -20,7 +20,7 @@ from ltgcd.cli import app
 from ltgcd.errors import InputError
 from ltgcd.estimate_k import ESTIMATORS, chao1_unseen, estimate_k
 from ltgcd.k_search import labelled_accuracy, search_k
-from ltgcd.known_share import mixture_share, row_folds
+from ltgcd.known_share import mixture_share, recoded, row_folds, with_siblings
 from ltgcd.logistic import calibrate
 from ltgcd.peak_clustering import LITERAL, PeakConfig, nearest, partition
 from ltgcd.report.k_plot import k_plotter
@@ -264,13 +264,14 @@ def test_scale_does_not_matter(scale: float) -> None:
     assert abs(estimate_k(x, y).k - estimate_k(x * scale, y).k) <= 1
 
 
-@pytest.mark.parametrize("method", ["peaks", "peaks-merged", "peaks-literal", "kmeans-balanced"])
+@pytest.mark.parametrize("method", ["peaks", "peaks-merged", "peaks-literal", "kmeans-balanced", "ward"])
 def test_odd_collections(method: str) -> None:
     x, y, _ = blobs(6, 3)
-    one_class = np.where(y == 0, 0, -1)
-    assert estimate_k(x, one_class, method, k_max=30).k >= 1
+    one_class = estimate_k(x, np.where(y == 0, 0, -1), method, k_max=30).k
+    assert 1 <= one_class <= 30
     two = np.where((y == 0) | (y == 1), y, -1)
-    assert estimate_k(x, two, method, k_max=30).k >= 2
+    assert 2 <= estimate_k(x, two, method, k_max=30).k <= 30
+    assert 6 <= estimate_k(x, y, method, k_max=7).k <= 7
     duplicates = estimate_k(np.repeat(x, 2, axis=0), np.repeat(y, 2), method, k_max=30)
     assert duplicates.k >= 6
     if method == "peaks":  # which counts by mass: the searches see other density peaks where every item has a twin
@@ -278,12 +279,92 @@ def test_odd_collections(method: str) -> None:
     equal = np.ones((40, 5), np.float32)
     assert estimate_k(equal, np.where(np.arange(40) < 10, np.arange(40) % 2, -1), method, k_max=10).k == 2
     tiny = estimate_k(x[:12], np.where(np.arange(12) < 4, np.arange(12) % 2, -1), method, k_max=8)
-    assert 2 <= tiny.k <= 12
+    assert 2 <= tiny.k <= 8
+
+
+@pytest.mark.parametrize("n_old", [2, 3, 4])
+def test_a_few_known_classes_are_enough(n_old: int) -> None:
+    """A class that is not there must not tell hidden items from others: they would all be taken for known ones."""
+    covered = []
+    for seed in range(4):
+        x, y, _ = blobs(n_old, 16, seed)
+        got = estimate_k(x, y, random_state=seed)
+        assert got.evidence["known_share"] < 0.3  # true: 0.06 to 0.11
+        assert 8 <= got.k <= 40
+        assert got.low is not None and got.high is not None
+        covered.append(got.low <= n_old + 16 <= got.high)
+    assert sum(covered) >= 3
+
+
+def test_classes_with_one_labelled_item() -> None:
+    """Half of the known classes have one: their items must not teach that known ones look novel."""
+    for seed in range(3):
+        x, y, _ = blobs(20, 10, seed)
+        first = np.unique(y, return_index=True)[1][1:]
+        alone = (y >= 10) & ~np.isin(np.arange(len(y)), first)
+        few = np.where(alone, -1, y)
+        assert (np.bincount(few[few >= 0])[10:] == 1).all()
+        got = estimate_k(x, few, random_state=seed)
+        assert 24 <= got.k <= 38
+        assert got.low is not None and got.high is not None
+        assert got.low <= 30 <= got.high
+        assert got.evidence["known_classes_that_show_nothing"] == 10
+
+
+def test_classes_with_siblings_by_hand() -> None:
+    y, folds = np.array([0, 0, 3, 5, -1, 5, 5]), np.array([0, 1, 3, 2, 1, 2, 4])
+    shown = with_siblings(y, folds)
+    np.testing.assert_array_equal(shown, [0, 5])
+    np.testing.assert_array_equal(recoded(y, shown), [0, 0, -1, 1, -1, 1, 1])
+    np.testing.assert_array_equal(with_siblings(y[2:4], folds[2:4]), [])
+    np.testing.assert_array_equal(recoded(y, with_siblings(y[:0], folds[:0])), np.full(7, -1))
+
+
+def test_labels_that_show_nothing_leave_the_peaks(tmp_path: Path) -> None:
+    """One labelled class, or one item of each: any K is right on the labels, so the density peaks are counted."""
+    x, y, _ = blobs(8, 12)
+    first = np.unique(y, return_index=True)[1][1:]
+    for given_y in (np.where(y == 0, 0, -1), np.where(np.isin(np.arange(len(y)), first), y, -1)):
+        got = estimate_k(x, given_y)
+        assert abs(got.k - 20) <= 3
+        assert (got.low, got.high) == (None, None)
+        assert "number of density peaks" in got.evidence["fallback"]
+        assert set(got.labels) <= set(range(got.k))
+        np.testing.assert_array_equal(got.labels[given_y >= 0], given_y[given_y >= 0])
+        assert estimate_k(x, given_y, k_max=9).k == 9
+    np.savez(tmp_path / "one.npz", x=x, y=np.where(y == 0, 0, -1))
+    code, out, _ = run_cli("estimate-k", tmp_path / "one.npz")
+    assert code == 0
+    assert "Careful: the labels can't show" in out
+    code, _, told = run_cli("train", tmp_path / "one.npz", "--epochs", 1, "--out", tmp_path / "run")
+    assert code == 0
+    assert "careful with the" in told
+    assert run_cli("report", tmp_path / "run", "--source", tmp_path / "one.npz")[0] == 0
+    assert "the labels can't show" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_the_ceiling_is_told(tmp_path: Path) -> None:
+    x, y, _ = blobs(6, 8)
+    free, held = estimate_k(x, y), estimate_k(x, y, k_max=8)
+    assert free.k > 8 == held.k
+    assert held.evidence["k_max_reached"] and "k_max_reached" not in free.evidence
+    # The likelihood is that of the data, whatever the ceiling: it still rises up to it.
+    scores = dict(held.curve)
+    assert scores[8] > scores[6]
+    np.savez(tmp_path / "b.npz", x=x, y=y)
+    assert "raise --k-max" in run_cli("estimate-k", tmp_path / "b.npz", "--k-max", 8)[1]
+
+
+def test_what_is_no_label_is_refused() -> None:
+    x, y, _ = blobs(3, 2)
+    with pytest.raises(InputError, match="y holds -2"):
+        estimate_k(x, np.where(y == 0, -2, y))
+    with pytest.raises(InputError, match="HDBSCAN needs at least 5"):
+        estimate_k(x[:4], np.array([0, 1, -1, -1]), "hdbscan")
 
 
 def test_the_fallback_says_so() -> None:
     x, y, _ = blobs(3, 2)
-    assert "fewer than two" in estimate_k(x, np.where(y == 0, 0, -1)).evidence["fallback"]
     known = y >= 0
     whole = estimate_k(x[known], y[known])
     assert (whole.k, whole.low, whole.high) == (3, 3, 3)
@@ -305,6 +386,13 @@ def test_partition_when_there_are_too_few_peaks() -> None:
     assert set(labels) <= set(range(8))
     assert len(set(labels)) >= 7
     np.testing.assert_array_equal(nearest(unit, unit, block=7), np.arange(len(x)))
+
+
+def test_partition_with_a_known_class_that_nobody_labelled() -> None:
+    x, y, _ = blobs(5, 3)
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    labels = partition(unit, np.where(y >= 3, -1, y), 5, 8, np.arange(4), np.zeros(len(x)))
+    assert set(labels) == set(range(8))
 
 
 def run_cli(*arguments: object) -> tuple[int, str, str]:

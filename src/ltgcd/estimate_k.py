@@ -2,8 +2,9 @@
 
 ``peaks`` (the default) asks which share of D^u is of known classes (`ltgcd.known_share`), by items weighted so that
 classes are about equally heavy (`ltgcd.class_mass`): what is left, divided by the mean mass of a known class, is the
-number of novel classes. Density peaks give the weights and the partition, hidden classes the interval
-(`ltgcd.k_interval`). ``peaks-literal`` is the paper's search as printed, ``peaks-merged`` its corrected reading.
+number of novel classes. Draws over all that chance decided, hidden classes among it, give the interval and, by the
+least expected relative error, the estimate (`ltgcd.k_interval`). Density peaks give the weights and the partition.
+``peaks-literal`` is the paper's search as printed, ``peaks-merged`` its corrected reading.
 """
 
 from __future__ import annotations
@@ -17,27 +18,22 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from ltgcd.class_mass import (
-    EXPONENTS,
-    class_number,
-    class_numbers,
-    expected_number,
-    mass_table,
-    mean_log_size,
-)
+from ltgcd.class_mass import EXPONENTS, class_number, mass_table, mean_log_size
 from ltgcd.collection import UNLABELLED
 from ltgcd.errors import InputError
-from ltgcd.k_interval import bootstrap, measured_error, widened
+from ltgcd.k_interval import bootstrap, least_relative_error, measured_error, widened
 from ltgcd.k_search import Curve, Search, labelled_accuracy, search_k
-from ltgcd.known_share import NEIGHBOURS, KnownShare, known_share
+from ltgcd.known_share import NEIGHBOURS, KnownShare, known_share, recoded, row_folds, with_siblings
 from ltgcd.methods import kmeans
 from ltgcd.neighbours import knn_graph
 from ltgcd.peak_clustering import LITERAL, PeakConfig, density_peaks, partition, search_peaks
 from ltgcd.rivals import Found, evoc_layers, finch_levels, hdbscan, leiden_scan, ward_scan
-from ltgcd.whitening import normalise, principal_components, within_class_whitening
+from ltgcd.whitening import class_means, normalise, principal_components, within_class_whitening
 
 LabelsFrom = Literal["collection", "elsewhere"]
 LEVEL = 0.9  # nominal coverage of the interval
+FEWEST_ITEMS = 20  # below it neighbours are no evidence
+TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +98,7 @@ def estimate_k(
     n_old : int, optional
         Number of known classes |Y_l|, where some of them may have no labelled item; by default the largest label + 1.
     k_max : int, optional
-        Largest K that a search looks at.
+        Largest K that is considered. (HDBSCAN, Leiden, FINCH and EVoC offer a few partitions: the nearest is taken.)
     labels_from : {"collection", "elsewhere"}
         Whether the labelled items are a part of the collection (a known class then has fewer unlabelled items than a
         novel one of the same size), or were gathered beside it. Only ``peaks`` uses it.
@@ -114,6 +110,8 @@ def estimate_k(
     x, y = np.asarray(features, dtype=np.float32), np.asarray(y, dtype=np.int64)
     if x.ndim != 2 or len(x) != len(y):
         raise InputError(f"There are features of shape {x.shape} for {len(y)} labels; give one row for each.")
+    if y.size and y.min() < UNLABELLED:
+        raise InputError(f"y holds {y.min()}; labels are 0 or more, and -1 for an unlabelled item.")
     if not np.isfinite(x).all():
         raise InputError("The features hold NaN or infinite values; remove or repair these rows.")
     if not (y != UNLABELLED).any():
@@ -146,58 +144,89 @@ _Result = tuple[int, int | None, int | None, Curve, NDArray[np.int64], dict[str,
 
 def _by_known_share(task: _Task) -> _Result:
     labelled = task.y != UNLABELLED
-    classes = np.unique(task.y[labelled])
     if labelled.all():
         told = {"fallback": "every item is labelled: nothing is left that could be novel"}
         return task.n_old, task.n_old, task.n_old, ((task.n_old, 100.0),), task.y.copy(), told
-    if len(classes) < 2 or len(task.x) < 20:
-        reason = "fewer than two labelled classes, or too few items, to learn what a novel class looks like"
-        k, low, high, curve, labels, evidence = _by_search(task, PeakConfig())
-        return k, low, high, curve, labels, {**evidence, "fallback": reason}
     z = principal_components(task.x)
     graph = knn_graph(z, NEIGHBOURS)
-    found = known_share(z, task.y, graph, task.random_state)
-    log_size = mean_log_size(z, graph, max(2, task.n_old // 2))
-    table = mass_table(found, task.y[labelled], log_size[labelled], log_size[~labelled])
-    n, inside = len(task.y), task.labels_from == "collection"
-    numbers, mass_shares = class_numbers(table, task.n_old, inside=inside)
-    ceiling = n if task.k_max is None else task.k_max
-    k = int(np.clip(round(expected_number(table, numbers)), task.n_old, ceiling))
-    white = within_class_whitening(z, task.y, task.n_old)
-    draws, shares = bootstrap(table, task.n_old, inside=inside, random_state=task.random_state)
-    errors = measured_error(z, task.y, graph, log_size, task.random_state)
-    tail = (1 - LEVEL) / 2
-    bounds = np.quantile(widened(draws, errors, task.n_old, task.random_state), [tail, 1 - tail])
+    # A known class that can't show what its other items look like is one of those to be found.
+    shown = with_siblings(task.y, row_folds(z, task.random_state))
+    if len(task.x) < FEWEST_ITEMS or len(shown) < 2:
+        return _by_peaks_alone(task, z)
+    y, n_shown = recoded(task.y, shown), len(shown)
+    known = y != UNLABELLED
+    found = known_share(z, y, graph, task.random_state)
+    log_size = mean_log_size(z, graph, max(2, n_shown // 2))
+    table = mass_table(found, y[known], log_size[known], log_size[~known])
+    errors = measured_error(z, y, graph, log_size, task.random_state)
+    drawn = {
+        origin: bootstrap(table, n_shown, inside=origin == "collection", random_state=task.random_state)
+        for origin in get_args(LabelsFrom)
+    }
+    # An error that nobody measured makes the interval wide; it is no reason for another estimate.
+    by_origin = {
+        origin: least_relative_error(widened(numbers, errors, n_shown) if len(errors) else numbers)
+        for origin, (numbers, _) in drawn.items()
+    }
+    numbers, shares = drawn[task.labels_from]
+    number = by_origin[task.labels_from]
+    ceiling = len(y) if task.k_max is None else task.k_max
+    k = int(np.clip(round(number), task.n_old, ceiling))
+    bounds = np.quantile(widened(numbers, errors, n_shown), TAILS)
     low = int(np.clip(np.floor(bounds[0]), task.n_old, k))
     high = int(np.clip(np.ceil(bounds[1]), k, max(k, ceiling)))
+    white = within_class_whitening(z, task.y, task.n_old)
     peaks, _ = density_peaks(white, graph, PeakConfig(), candidates=~labelled)
-    novelty = np.zeros(n)
-    novelty[~labelled] = 1.0 - found.posterior()
+    novelty = np.zeros(len(y))
+    novelty[~known] = 1.0 - found.posterior()
     labels = partition(white, task.y, task.n_old, k, peaks, novelty)
-    evidence = {
+    evidence: dict[str, Any] = {
         "known_share": round(found.share, 4),
-        "known_mass": round(float(table.belief @ mass_shares), 4),
-        "known_mass_interval": [round(float(q), 4) for q in np.quantile(shares, [tail, 1 - tail])],
+        "known_mass": round(float(np.median(shares)), 4),
+        "known_mass_interval": [round(float(q), 4) for q in np.quantile(shares, TAILS)],
         "mass_exponent": round(float(table.belief @ EXPONENTS), 4),
         "spread_of_class_sizes": round(float(table.spread[0]), 4),
         "spread_of_class_masses": round(float(table.belief @ table.spread), 4),
         "error_with_half_hidden": round(float(np.sqrt((errors**2).mean())), 4) if len(errors) else None,
         "separation_auc": round(found.auc, 4),
         "labels_from": task.labels_from,
-        "k_if_labels_are_from": {
-            "collection": round(expected_number(table, class_numbers(table, task.n_old, inside=True)[0]), 1),
-            "elsewhere": round(expected_number(table, class_numbers(table, task.n_old, inside=False)[0]), 1),
-        },
+        "k_if_labels_are_from": {origin: round(number, 1) for origin, number in by_origin.items()},
         "assumption": "novel classes have on average the mass of the known ones, and are as unlike them as these are "
         "unlike each other",
         "unseen_by_chao1": chao1_unseen(np.bincount(labels)),
         "peaks": [int(peak) for peak in peaks],
         "neighbour_recall": graph.recall,
     }
-    return k, low, high, _likelihood_curve(found, k, high, task), labels, evidence
+    if round(number) > ceiling:
+        evidence["k_max_reached"] = True
+    if n_shown < task.n_old:
+        evidence["known_classes_that_show_nothing"] = task.n_old - n_shown
+    return k, low, high, _likelihood_curve(found, number, high, n_shown, task), labels, evidence
 
 
-def _likelihood_curve(found: KnownShare, k: int, high: int, task: _Task) -> Curve:
+def _by_peaks_alone(task: _Task, z: NDArray[np.float32]) -> _Result:
+    """As many classes as there are density peaks after NMDS: what the paper takes for the most that there can be.
+
+    For labels that can't show what their other items look like: of one class, or one of each. Whatever is scored on
+    them is right for any number of classes.
+    """
+    white = within_class_whitening(z, task.y, task.n_old)
+    config = PeakConfig()
+    peaks, _ = density_peaks(white, knn_graph(white, max(config.k, config.k_s)), config)
+    ceiling = len(white) if task.k_max is None else task.k_max
+    k = int(np.clip(len(peaks), task.n_old, ceiling))
+    means, counts = class_means(white, task.y, task.n_old)
+    novelty = 1.0 - (white @ normalise(means[counts > 0]).T).max(axis=1).astype(np.float64)
+    labels = partition(white, task.y, task.n_old, k, peaks, novelty)
+    reason = (
+        "the labels can't show what the other items of a class look like (two classes with several labelled items "
+        "each can): this is the number of density peaks, which nothing calibrates, so there is no interval"
+    )
+    evidence = {"peaks": [int(p) for p in peaks], "n_peaks": len(peaks), "fallback": reason}
+    return k, None, None, ((k, round(labelled_accuracy(labels, task.y, balanced=True), 4)),), labels, evidence
+
+
+def _likelihood_curve(found: KnownShare, number: float, high: int, n_shown: int, task: _Task) -> Curve:
     """Mean log-likelihood of D^u for every K up to beyond the interval, at the share of items that the K stands for.
 
     K and α go together through the mass of a novel class: as heavy as it is at the estimate.
@@ -205,11 +234,11 @@ def _likelihood_curve(found: KnownShare, k: int, high: int, task: _Task) -> Curv
     ks = np.unique(np.linspace(task.n_old, max(int(1.3 * high), task.n_old + 5), 80).astype(int))
     n_unlabelled, n_labelled = len(found.unlabelled), len(found.as_known)
     inside = n_labelled if task.labels_from == "collection" else 0
-    # By items a known class has (inside + α n_u) / |Y_l|; a novel one has that, times what makes the estimate be k.
-    by_items = class_number(found.share, n_labelled, n_unlabelled, task.n_old, inside=inside > 0)
-    factor = (by_items - task.n_old) / max(k - task.n_old, 0.5) if by_items > task.n_old else 1.0
-    as_items = task.n_old + (ks - task.n_old) * factor
-    shares = np.clip((task.n_old * (n_unlabelled + inside) / as_items - inside) / n_unlabelled, 0, 1)
+    # By items a known class has (inside + α n_u) / n_shown; a novel one has that, times what makes it the estimate.
+    by_items = class_number(found.share, n_labelled, n_unlabelled, n_shown, inside=inside > 0)
+    factor = (by_items - n_shown) / max(number - n_shown, 0.5) if by_items > n_shown else 1.0
+    as_items = n_shown + (ks - n_shown) * factor
+    shares = np.clip((n_shown * (n_unlabelled + inside) / as_items - inside) / n_unlabelled, 0, 1)
     ratio = np.exp(np.clip(found.unlabelled, -30, 30)) - 1
     return tuple((int(k), round(float(np.log1p(a * ratio).mean()), 6)) for k, a in zip(ks, shares, strict=True))
 
@@ -230,7 +259,7 @@ def _by_search(task: _Task, config: PeakConfig) -> _Result:
     if not literal:
         unit = within_class_whitening(principal_components(task.x), task.y, task.n_old)
     graph = knn_graph(unit, max(config.k, config.k_s))
-    k, curve, labels, peaks = search_peaks(unit, task.y, task.n_old, graph, config)
+    k, curve, labels, peaks = search_peaks(unit, task.y, task.n_old, graph, config, task.k_max)
     return k, None, None, curve, labels, {"peaks": [int(p) for p in peaks], "n_peaks": len(peaks)}
 
 
@@ -270,3 +299,6 @@ ESTIMATORS: dict[str, Callable[[_Task], _Result]] = {
     "evoc": lambda task: _by_rival(task, evoc_layers),
     "hdbscan": lambda task: _by_rival(task, hdbscan),
 }
+
+# How often the answers of an estimator have changed since its first figures: benches run it again then.
+REVISIONS = {"peaks": 1}

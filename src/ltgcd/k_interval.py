@@ -1,26 +1,39 @@
-"""How far off may the class number be? Draws over all that chance decided, widened by an error that was measured.
+"""How many classes, and how far off may that be? Draws over all that chance decided, widened by a measured error.
 
 A bootstrap sees the chances that it thinks of. What it can't see (novel classes that are not like the known ones with
 their labels taken away) is measured: half of the labelled classes are hidden, the number of classes that were hidden
 is estimated from the other half, and compared with the truth, a few times over. A problem with all of its classes has
 half of the variance of one with half of them, and that is added to the draws.
+
+The draws give the interval, and the estimate itself: the number with the least expected relative error.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from ltgcd.class_mass import MassTable, class_numbers, expected_number, mass_share, mass_table
 from ltgcd.collection import UNLABELLED
-from ltgcd.known_share import evidence, hidden_evidence, mixture_share, row_folds, separate
+from ltgcd.known_share import (
+    evidence,
+    hidden_evidence,
+    mixture_share,
+    recoded,
+    row_folds,
+    separate,
+    with_siblings,
+)
 from ltgcd.neighbours import NeighbourGraph
 
-BOOTSTRAPS = 200
+BOOTSTRAPS = 400
 HALVES = 6
 FEWEST = 4  # classes that can be halved: two to learn from and two to be found
 LABELLED_FOLDS = 3  # of five: items of the classes that stay known and keep their label
 LEAST = 0.5  # novel classes: below it there are none, and logarithms are not asked for
+UNMEASURED = 1.0  # log(K̂_novel / K_novel) that is reckoned with where too few classes are known to measure it
+STEPS = 21  # quantiles that stand for the normal distribution of the measured error
 
 
 def bootstrap(
@@ -43,7 +56,6 @@ def bootstrap(
     random_state : int
         Seed.
     """
-    random = np.random.RandomState(random_state)
     masses = table.known.sum(axis=2, dtype=np.float64)
     present = np.flatnonzero(masses[0])
     uniform = np.full(len(present), 1 / len(present))
@@ -51,7 +63,10 @@ def bootstrap(
     outside = table.per_item @ table.items
     n_items, chance = int(table.items.sum()), table.items / table.items.sum()
     numbers, drawn_shares = np.empty(BOOTSTRAPS), np.empty(BOOTSTRAPS)
-    for draw, g in enumerate(random.choice(len(table.belief), BOOTSTRAPS, p=table.belief)):
+    for draw in range(BOOTSTRAPS):
+        # A generator of its own: a last digit that changes one draw leaves the others as they are.
+        random = np.random.RandomState([random_state, draw])
+        g = int(random.choice(len(table.belief), p=table.belief))
         times = np.zeros(masses.shape[1])
         times[present] = random.multinomial(len(present), uniform)
         items = random.multinomial(n_items, chance).astype(np.float64)
@@ -130,20 +145,17 @@ def _error_of_a_half(
     random_state: int,
 ) -> float | None:
     """The error with these classes hidden (C,), where only these items keep their label (N,); None if it can't be."""
-    rows = np.flatnonzero(y != UNLABELLED)
-    stays = np.zeros(len(y), dtype=np.bool_)
-    stays[rows] = keeps[rows] & ~hidden[y[rows]]
-    visible, known_codes = np.unique(y[stays], return_inverse=True)
-    pretended = np.full(len(y), UNLABELLED, dtype=np.int64)
-    pretended[stays] = known_codes
-    rows = rows[hidden[y[rows]] | np.isin(y[rows], visible)]  # not the classes of which no item kept its label
-    unlabelled = rows[~stays[rows]]
+    kept = np.where(keeps & (y != UNLABELLED) & ~hidden[y], y, UNLABELLED)
+    visible = with_siblings(kept, folds)
+    pretended = recoded(kept, visible)
+    rows = np.flatnonzero((y != UNLABELLED) & (hidden[y] | np.isin(y, visible)))  # no class that is neither
+    own = pretended[rows] != UNLABELLED
+    known, unlabelled = rows[own], rows[~own]
     if len(visible) < 2 or not len(unlabelled):
         return None
     # As the estimator itself goes about it, whitening included: the hidden classes have helped with nothing.
-    seen, own = evidence(z, pretended, graph, folds, rows), stays[rows]
+    seen = evidence(z, pretended, graph, folds, rows)
     unseen = hidden_evidence(z, pretended, graph, random_state)
-    known = rows[own]
     found = separate(seen[own], unseen, seen[~own], pretended[known], folds[known], random_state)
     table = mass_table(found, pretended[known], log_size[known], log_size[unlabelled])
     numbers, _ = class_numbers(table, len(visible), inside=True)
@@ -151,14 +163,24 @@ def _error_of_a_half(
     return float(np.log(n_novel / len(np.unique(y[unlabelled[hidden[y[unlabelled]]]]))))
 
 
-def widened(
-    draws: NDArray[np.float64], errors: NDArray[np.float64], n_old: int, random_state: int
-) -> NDArray[np.float64]:
+def widened(draws: NDArray[np.float64], errors: NDArray[np.float64], n_old: int) -> NDArray[np.float64]:
     """Draws of K with half of the mean square of the measured errors added to the variance of log K_novel.
 
-    Where nothing is novel there is nothing to be widened: a draw of K = |Y_l| stays what it is.
+    Each draw becomes `STEPS` of them, at quantiles of a normal distribution of equal probability. Where nothing is
+    novel there is nothing to be widened: a draw of K = |Y_l| stays what it is. Without a measured error it is taken to
+    be `UNMEASURED`.
     """
-    if not len(errors):
-        return draws
-    noise = np.random.RandomState(random_state).standard_normal(len(draws)) * np.sqrt((errors**2).mean() / 2)
-    return np.asarray(n_old + (draws - n_old) * np.exp(noise), dtype=np.float64)
+    errors = errors if len(errors) else np.array([UNMEASURED])
+    noise = norm.ppf((np.arange(STEPS) + 0.5) / STEPS) * np.sqrt((errors**2).mean() / 2)
+    return np.asarray(n_old + (draws - n_old)[:, None] * np.exp(noise), dtype=np.float64).ravel()
+
+
+def least_relative_error(draws: NDArray[np.float64]) -> float:
+    """The k that makes the mean of |k − K| / K over draws of K the least: their median with weights 1 / K.
+
+    Too many by a factor of two costs twice as much as too few by one, so where little is known it lies below the
+    median of the draws, and where all is known it is the median.
+    """
+    ordered = np.sort(draws)
+    weight = np.cumsum(1.0 / ordered)
+    return float(ordered[np.searchsorted(weight, weight[-1] / 2)])

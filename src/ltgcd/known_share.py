@@ -26,6 +26,7 @@ FOLDS = 5
 NEIGHBOURS = 30
 BLOCK = 4096  # rows of an (N, classes) table that are held at once
 TEMPERATURE = 0.05
+RANKS = 3  # nearest classes whose closeness is evidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +161,7 @@ def evidence(
     """
     items = np.arange(len(z)) if items is None else items
     inner, classes, fold_of = z[items], y[items], folds[items]
-    n_classes = int(y.max()) + 1
+    n_classes, ranks = int(y.max()) + 1, _ranks(y)
     parts: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
     for fold in np.unique(fold_of):
         others = np.where(fold_of == fold, UNLABELLED, classes)
@@ -172,7 +173,7 @@ def evidence(
             rows = inside[start : start + BLOCK]
             cosine = (white[rows] @ means.T).astype(np.float64)
             cosine[:, counts == 0] = -1.0
-            parts.append((rows, _evidence_rows(cosine, y, graph, items[rows])))
+            parts.append((rows, _evidence_rows(cosine, y, graph, items[rows], ranks)))
     return _gathered(parts, len(items))
 
 
@@ -185,7 +186,7 @@ def hidden_evidence(
     """
     labelled = np.flatnonzero(y != UNLABELLED)
     classes, inner = y[labelled], z[labelled]
-    n_classes = int(y.max()) + 1
+    n_classes, ranks = int(y.max()) + 1, _ranks(y)
     fold_of = _class_folds(classes, random_state)
     parts: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
     for fold in np.unique(fold_of):
@@ -197,7 +198,7 @@ def hidden_evidence(
             rows = inside[start : start + BLOCK]
             cosine = (white[rows] @ means.T).astype(np.float64)
             cosine[:, counts == 0] = -1.0
-            parts.append((rows, _evidence_rows(cosine, y, graph, labelled[rows], hide=classes[rows])))
+            parts.append((rows, _evidence_rows(cosine, y, graph, labelled[rows], ranks, hide=classes[rows])))
     return _gathered(parts, len(labelled))
 
 
@@ -206,6 +207,7 @@ def _evidence_rows(
     y: NDArray[np.int64],
     graph: NeighbourGraph,
     rows: NDArray[np.int64],
+    ranks: int,
     hide: NDArray[np.int64] | None = None,
 ) -> NDArray[np.float64]:
     """Evidence (B, F) of some rows from their cosines to the class means (B, C); `hide` hides a class of each."""
@@ -214,7 +216,15 @@ def _evidence_rows(
         cosine = cosine.copy()
         cosine[np.arange(len(hide)), hide] = -1.0
         labels = np.where(labels == hide[:, None], UNLABELLED, labels)
-    return _evidence_columns(cosine, labels, graph.similarities[rows, :NEIGHBOURS].astype(np.float64))
+    return _evidence_columns(cosine, labels, graph.similarities[rows, :NEIGHBOURS].astype(np.float64), ranks)
+
+
+def _ranks(y: NDArray[np.int64]) -> int:
+    """How many nearest classes every item has, also one whose own class is hidden: at most `RANKS`.
+
+    What a hidden item can't have no item is asked for: a gap to a class that isn't there would tell the two apart.
+    """
+    return max(1, min(RANKS, len(np.unique(y[y != UNLABELLED])) - 1))
 
 
 def _gathered(parts: list[tuple[NDArray[np.int64], NDArray[np.float64]]], n: int) -> NDArray[np.float64]:
@@ -232,13 +242,19 @@ def _class_folds(classes: NDArray[np.int64], random_state: int) -> NDArray[np.in
 
 
 def _evidence_columns(
-    cosine: NDArray[np.float64], labels: NDArray[np.int64], similarity: NDArray[np.float64]
+    cosine: NDArray[np.float64], labels: NDArray[np.int64], similarity: NDArray[np.float64], ranks: int
 ) -> NDArray[np.float64]:
-    """Evidence (B, F) from cosines to class means (B, C), labels (B, k) and similarities (B, k) of the neighbours."""
+    """Evidence (B, F) from cosines to class means (B, C), labels (B, k) and similarities (B, k) of the neighbours.
+
+    With fewer `ranks` than `RANKS` what needs more classes is 0 for all.
+    """
     b, k = labels.shape
-    top = -np.sort(np.partition(-cosine, min(2, cosine.shape[1] - 1), axis=1)[:, :3], axis=1)
-    top = np.pad(top, ((0, 0), (0, 3 - top.shape[1])), constant_values=-1.0)
-    spread = np.log(np.exp((cosine - top[:, :1]) / TEMPERATURE).sum(axis=1))
+    top = -np.sort(np.partition(-cosine, ranks - 1, axis=1)[:, :ranks], axis=1)
+    gaps = np.zeros((b, RANKS - 1))
+    gaps[:, : ranks - 1] = top[:, :-1] - top[:, 1:]
+    spread = np.zeros(b)
+    if ranks == RANKS:
+        spread = np.log(np.exp((cosine - top[:, :1]) / TEMPERATURE).sum(axis=1))
     is_labelled = labels != UNLABELLED
     shares = [is_labelled[:, :n].mean(axis=1) for n in (5, 10, k)]
     votes = np.zeros((b, cosine.shape[1] + 1))
@@ -247,8 +263,7 @@ def _evidence_columns(
     nearest_labelled = np.where(first < k, similarity[np.arange(b), np.minimum(first, k - 1)], similarity[:, -1])
     columns = [
         top[:, 0],
-        top[:, 0] - top[:, 1],
-        top[:, 1] - top[:, 2],
+        *gaps.T,
         spread,
         *shares,
         votes[:, :-1].max(axis=1) / k,
@@ -258,6 +273,24 @@ def _evidence_columns(
         similarity[:, min(9, k - 1)],
     ]
     return np.stack(columns, axis=1)
+
+
+def with_siblings(y: NDArray[np.int64], folds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The classes, ascending, whose labelled items lie in two folds or more.
+
+    Only these show what the other items of a class look like: an item that has no labelled sibling looks novel, and
+    the unlabelled items of its class nearly so.
+    """
+    labelled = y != UNLABELLED
+    pairs = np.unique(np.stack([y[labelled], folds[labelled]]), axis=1)
+    classes, n_folds = np.unique(pairs[0], return_counts=True)
+    return np.asarray(classes[n_folds >= 2], dtype=np.int64)
+
+
+def recoded(y: NDArray[np.int64], classes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Labels (N,) as places in `classes`, ascending; those of other classes are taken away."""
+    place = np.searchsorted(classes, y) % max(len(classes), 1)
+    return np.where(np.isin(y, classes), place, UNLABELLED).astype(np.int64)
 
 
 def row_folds(z: NDArray[np.float32], random_state: int) -> NDArray[np.int64]:

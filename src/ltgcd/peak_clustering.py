@@ -78,11 +78,17 @@ def density_peaks(
 
 
 def search_peaks(
-    unit: NDArray[np.float32], y: NDArray[np.int64], n_old: int, graph: NeighbourGraph, config: PeakConfig
+    unit: NDArray[np.float32],
+    y: NDArray[np.int64],
+    n_old: int,
+    graph: NeighbourGraph,
+    config: PeakConfig,
+    k_max: int | None = None,
 ) -> tuple[int, Curve, NDArray[np.int64], NDArray[np.int64]]:
-    """K by the labelled objective between |Y_l| and the number of peaks: K, curve, clusters at K, peaks."""
+    """K by the labelled objective between |Y_l| and the number of peaks, or `k_max`: K, curve, clusters at K, peaks."""
     peaks, _ = density_peaks(unit, graph, config)
     peaks = peaks[:MAX_PEAKS]
+    high = len(peaks) if k_max is None else min(len(peaks), k_max)
     if len(peaks) <= n_old:
         clusters = nearest(unit, unit[peaks])
         score = labelled_accuracy(clusters, y, balanced=config.balanced)
@@ -99,7 +105,7 @@ def search_peaks(
             return nearest(unit, unit[peaks[:k]])
 
     k, curve = search_k(
-        lambda k: labelled_accuracy(clusters_at(k), y, balanced=config.balanced), n_old, len(peaks), config.search
+        lambda k: labelled_accuracy(clusters_at(k), y, balanced=config.balanced), n_old, high, config.search
     )
     return k, curve, clusters_at(k), peaks
 
@@ -129,10 +135,11 @@ def partition(
     chosen = peaks[np.argsort(-novelty[peaks], kind="stable")][: max(k - n_old, 0)]
     prototypes = normalise(np.concatenate([means[counts > 0], white[chosen]]))
     codes = np.concatenate([np.flatnonzero(counts > 0), n_old + np.arange(len(chosen))])
-    while len(prototypes) < min(k, len(white)):  # too few peaks: the item that is farthest from every prototype
+    for code in np.setdiff1d(np.arange(min(k, len(white))), codes):
+        # Too few peaks, or a known class without a labelled item: the item that is farthest from every prototype.
         far = int((white @ prototypes.T).max(axis=1).argmin())
         prototypes = np.concatenate([prototypes, normalise(white[far : far + 1])])
-        codes = np.append(codes, codes.max() + 1)
+        codes = np.append(codes, code)
     labelled = y != UNLABELLED
     for _ in range(2):
         labels = codes[nearest(white, prototypes)]

@@ -299,7 +299,10 @@ def _estimated(source: Source, folder: Path, random_state: int, labels_from: Lab
     if not path.is_file():
         notify("estimating the number of classes")
         write_json(path, estimate_source(source, random_state=random_state, labels_from=labels_from))
-    return int(read_json(path)["k"])
+    estimate = read_json(path)
+    if "fallback" in estimate["evidence"]:
+        notify(f"careful with the {estimate['k']} classes: {estimate['evidence']['fallback']}")
+    return int(estimate["k"])
 
 
 def rows_in(store: FeatureStore, collection: Collection) -> NDArray[np.int64]:

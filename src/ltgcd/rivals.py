@@ -26,6 +26,7 @@ from ltgcd.whitening import principal_components, within_class_whitening
 
 Found = tuple[int, Curve, NDArray[np.int64], dict[str, Any]]  # K, curve, clusters at K, evidence
 
+SMALLEST = 5  # items of a cluster of HDBSCAN
 LARGEST = 6  # times |Y_l|: where a scan ends unless it is told a largest K
 NEIGHBOURS = 10  # of Leiden's graph, as the paper's k
 COARSEST, FINER = 0.25, 2.0**0.25  # first resolution of Leiden, and the step from one to the next
@@ -122,7 +123,9 @@ def evoc_layers(
 def hdbscan(x: NDArray[np.float32], y: NDArray[np.int64], n_old: int, k_max: int | None, random_state: int) -> Found:
     """HDBSCAN on 50 principal components, once and without labels; arguments as above. Noise is no class."""
     del n_old, k_max, random_state
-    labels = HDBSCAN(min_cluster_size=5, copy=True).fit(principal_components(x, 50)).labels_.astype(np.int64)
+    if len(x) < SMALLEST:
+        raise InputError(f"HDBSCAN needs at least {SMALLEST} items, but there are {len(x)}; choose another estimator.")
+    labels = HDBSCAN(min_cluster_size=SMALLEST, copy=True).fit(principal_components(x, 50)).labels_.astype(np.int64)
     k, score, clusters = _scored(labels, y)
     return k, ((k, round(score, 4)),), clusters, {"noise_share": _noise_share(labels)}
 

@@ -19,7 +19,7 @@ from ltgcd.bench.tables import READINGS, Cell, Setting
 from ltgcd.collection import UNLABELLED, Collection, Source, imbalance_factor, positions
 from ltgcd.datasets import class_order, get_dataset, load_pool
 from ltgcd.datasets.base import Pool
-from ltgcd.estimate_k import estimate_k
+from ltgcd.estimate_k import REVISIONS, estimate_k
 from ltgcd.experiments import TRAINED, changed, preset
 from ltgcd.feature_store import FeatureStore, open_features
 from ltgcd.features import embed
@@ -77,6 +77,8 @@ class Workshop:
             figures = _estimated(cell, problem)
         else:
             figures = _sizes(problem.summary)
+        if settings := settings_of(cell):
+            figures["settings"] = settings
         return {"split_checksum": problem.summary["checksum"], **figures}
 
     # ------------------------------------------------------------ data
@@ -177,15 +179,18 @@ class Workshop:
         if epochs:
             spent = [sum(line[name] for line in epochs) for name in ("seconds_selection", "seconds")]
             figures["selection_share"] = round(spent[0] / max(spent[1], 1e-9), 3)
-        if cell.method in TRAINED:
-            figures["settings"] = settings_of(cell)
         shutil.rmtree(folder / "checkpoint", ignore_errors=True)  # the run is finished; its labels and model stay
         # A run that was stopped and went on knows only the minutes of its last part.
         return {**figures, "minutes": None if resumed else round(result["seconds"] / 60, 3)}
 
 
 def settings_of(cell: Cell) -> dict[str, Any]:
-    """Every setting of a trained cell, as this version's presets have them; nothing for a cell that trains nothing."""
+    """What decides a cell's figures besides its fields, in this version.
+
+    Every setting of a trained cell, as the presets have them; the revision of an estimator, where it has one.
+    """
+    if cell.runs == "estimate" and cell.method in REVISIONS:
+        return {"revision": REVISIONS[cell.method]}
     if cell.runs != "train" or cell.method not in TRAINED:
         return {}
     base = preset(cell.method, cell.regime, cell.preset)  # type: ignore[arg-type]  # checked when the table was read

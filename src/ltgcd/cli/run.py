@@ -113,9 +113,19 @@ def estimate_k(
     def show(result: dict[str, Any]) -> None:
         interval = "" if result["low"] is None else f", 90 % interval {result['low']} to {result['high']}"
         print(f"Estimated number of classes: {result['k']}{interval} ({result['n_old']} known).")
+        if "fallback" in result["evidence"]:
+            print(f"Careful: {result['evidence']['fallback']}.")
+        if "k_max_reached" in result["evidence"]:
+            print("There may be more: the largest number to consider was reached; raise --k-max.")
         if "known_share" in result["evidence"]:
             share = result["evidence"]["known_share"]
-            print(f"About {share:.0%} of the unlabelled items belong to known classes.")
+            mute = result["evidence"].get("known_classes_that_show_nothing", 0)
+            which = (
+                f"the {result['n_old'] - mute} known classes that have several labelled items"
+                if mute
+                else "known classes"
+            )
+            print(f"About {share:.0%} of the unlabelled items belong to {which}.")
             unseen = result["evidence"]["unseen_by_chao1"]
             print(f"Chao1, by clusters of one and two items: at least {unseen:g} further classes were never seen.")
         print(f"By {result['method']}, {len(result['curve'])} values looked at, in {result['seconds']:.1f} s.")

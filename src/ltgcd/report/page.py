@@ -186,6 +186,7 @@ def _meta(
         "k": _number(estimate.get("k")),
         "low": _number(estimate.get("low")),
         "high": _number(estimate.get("high")),
+        "k_note": (estimate.get("evidence") or {}).get("fallback"),
         "calibration_error": _number(calibration_error),
         "seed": seed,
         "version": importlib.metadata.version("ltgcd"),
@@ -202,13 +203,13 @@ def _k_curve(k_estimate: dict[str, Any] | None) -> dict[str, Any] | None:
     if not k_estimate or _number(k_estimate.get("k")) is None:
         return None
     points = [[_number(k), _number(score)] for k, score in k_estimate.get("curve") or []]
-    method = str(k_estimate.get("method", ""))
+    evidence = k_estimate.get("evidence") or {}
     return {
-        "method": method,
-        "score": "log-likelihood" if method == "peaks" else "accuracy on labelled items, %",
+        "method": str(k_estimate.get("method", "")),
+        "score": "log-likelihood" if "known_share" in evidence else "accuracy on labelled items, %",
         "curve": [point for point in points if None not in point],
         "n_old": _number(k_estimate.get("n_old")),
-        "known_share": _number((k_estimate.get("evidence") or {}).get("known_share")),
+        "known_share": _number(evidence.get("known_share")),
     }
 
 

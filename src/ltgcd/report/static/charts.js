@@ -6,6 +6,7 @@ function header() {
   else headline.textContent = "Nothing new beside " + plural(META.n_old, "known class", "known classes");
   const parts = [plural(META.n, { image: "image", text: "text", vector: "item" }[META.kind]) + ", " + whole(META.labelled) + " of them labelled."];
   if (META.k !== null) parts.push("About " + plural(META.k, "class", "classes") + " in all" + (META.low === null ? "." : `, with 90 % confidence between ${whole(META.low)} and ${whole(META.high)}.`) + (META.appended ? ` That was before the updates, which have added ${whole(META.appended)}.` : ""));
+  if (META.k_note) parts.push("Careful with that number: " + META.k_note + ".");
   if (META.n_doubtful) parts.push(plural(META.n_doubtful, news ? "further new category has" : "new category has", news ? "further new categories have" : "new categories have") + " unsure items alone.");
   if (META.status.unsure) parts.push(plural(META.status.unsure, "item") + (META.status.unsure === 1 ? " is" : " are") + " unsure and kept apart.");
   $("#lead").textContent = parts.join(" ");
