@@ -47,7 +47,8 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     ----------
     labels_ : ndarray of int64, shape (N,)
         Class of every item: the given label of a labelled one; known classes under their own numbers, novel ones from
-        the largest of these + 1 on, by falling size.
+        the largest of these + 1 on, by falling size. Neighbours in the collection have a say (`smoothing` of
+        `ltgcd.experiments.Experiment`), which they have not in `predict`.
     confidence_ : ndarray of float32, shape (N,)
         Probability of that class.
     status_ : ndarray of str, shape (N,)
