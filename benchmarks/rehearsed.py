@@ -5,13 +5,15 @@
 Two sets of images and two of texts, frozen, three seeds, four rehearsals each (`ltgcd.rehearsal`): a quarter of the
 known classes and a fifth of the other labels are hidden, the method is trained, and its answers about these items are
 scored by class. No item of D^u is. Old are the held-out items of visible classes, New the hidden classes; All weighs
-the two as D^u has its classes. Finished problems are kept in the work folder and not trained again.
+the two as D^u has its classes. Finished problems are kept in ``rehearsed.jsonl`` of the work folder and not trained
+again; remove it when the preset has changed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +73,9 @@ def run(work: Path, kept: Path, names: list[str]) -> list[dict[str, Any]]:
     tables, settings = read_tables(TABLES), read_settings(TABLES)
     workshop = Workshop(work, None, settings)
     lines = [json.loads(line) for line in kept.read_text().splitlines()] if kept.is_file() else []
-    done = {(line["dataset"], line["seed"], line["problem"], line["trained"]) for line in lines}
+    found = Counter((line["dataset"], line["seed"], line["problem"], line["trained"]) for line in lines)
+    done = {problem for problem, n in found.items() if n == len(ROUNDS) * len(STRENGTHS)}
+    lines = [line for line in lines if (line["dataset"], line["seed"], line["problem"], line["trained"]) in done]
     for dataset, name_of_table in SETS.items():
         table = tables[name_of_table]
         column = next(c for c in table.columns if c.id == dataset)
@@ -102,10 +106,13 @@ def difference(values: list[float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path("ltgcd-bench"))
-    parser.add_argument("--trained", action="append", choices=TRAINED, help="one way of training (default: all)")
+    parser.add_argument(
+        "--trained", action="append", choices=TRAINED, help="one way of training beside the default (else all)"
+    )
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
-    lines = run(options.work, options.work / "rehearsed.jsonl", options.trained or list(TRAINED))
+    names = list(dict.fromkeys(["default", *(options.trained or TRAINED)]))  # all others are compared with it
+    lines = run(options.work, options.work / "rehearsed.jsonl", names)
     by = {(r["dataset"], r["trained"], r["smoothing"], r["adjustment"], r["seed"], r["problem"]): r for r in lines}
     for dataset in SETS:
         n = len([key for key in by if key[:4] == (dataset, *DEFAULT)])

@@ -20,7 +20,7 @@ from ltgcd.cli import app
 from ltgcd.errors import InputError
 from ltgcd.estimate_k import ESTIMATORS, chao1_unseen, estimate_k
 from ltgcd.k_search import labelled_accuracy, search_k
-from ltgcd.known_share import mixture_share, recoded, row_folds, with_siblings
+from ltgcd.known_share import mixture_share, recoded, row_folds, sibling_folds, with_siblings
 from ltgcd.logistic import calibrate
 from ltgcd.peak_clustering import LITERAL, PeakConfig, nearest, partition
 from ltgcd.report.k_plot import k_plotter
@@ -278,15 +278,18 @@ def test_odd_collections(method: str) -> None:
         assert abs(duplicates.k - estimate_k(x, y, method, k_max=30).k) <= 2
     equal = np.ones((40, 5), np.float32)
     assert estimate_k(equal, np.where(np.arange(40) < 10, np.arange(40) % 2, -1), method, k_max=10).k == 2
+    assert estimate_k(x, y, method, k_max=30, random_state=2**32 - 1).k >= 6  # the largest seed that NumPy takes
     tiny = estimate_k(x[:12], np.where(np.arange(12) < 4, np.arange(12) % 2, -1), method, k_max=8)
     assert 2 <= tiny.k <= 8
+    if method == "peaks":
+        assert "fewer than 20 items" in tiny.evidence["fallback"]
 
 
 @pytest.mark.parametrize("n_old", [2, 3, 4])
 def test_a_few_known_classes_are_enough(n_old: int) -> None:
     """A class that is not there must not tell hidden items from others: they would all be taken for known ones."""
     covered = []
-    for seed in range(4):
+    for seed in range(5):
         x, y, _ = blobs(n_old, 16, seed)
         got = estimate_k(x, y, random_state=seed)
         assert got.evidence["known_share"] < 0.3  # true: 0.06 to 0.11
@@ -299,7 +302,7 @@ def test_a_few_known_classes_are_enough(n_old: int) -> None:
 def test_classes_with_one_labelled_item() -> None:
     """Half of the known classes have one: their items must not teach that known ones look novel."""
     for seed in range(3):
-        x, y, _ = blobs(20, 10, seed)
+        x, y, true = blobs(20, 10, seed)
         first = np.unique(y, return_index=True)[1][1:]
         alone = (y >= 10) & ~np.isin(np.arange(len(y)), first)
         few = np.where(alone, -1, y)
@@ -309,6 +312,9 @@ def test_classes_with_one_labelled_item() -> None:
         assert got.low is not None and got.high is not None
         assert got.low <= 30 <= got.high
         assert got.evidence["known_classes_that_show_nothing"] == 10
+        # The places of novel classes are not given to known ones that have a labelled item.
+        of = [np.bincount(got.labels[true == c], minlength=got.k).argmax() for c in range(10, 20)]
+        assert np.mean(np.array(of) < 20) >= 0.7
 
 
 def test_classes_with_siblings_by_hand() -> None:
@@ -320,6 +326,31 @@ def test_classes_with_siblings_by_hand() -> None:
     np.testing.assert_array_equal(recoded(y, with_siblings(y[:0], folds[:0])), np.full(7, -1))
 
 
+def test_two_labelled_items_are_always_siblings() -> None:
+    """Whatever the seed: which classes count must not be a matter of chance."""
+    x, y, _ = blobs(12, 6)
+    rank = np.zeros(len(y), dtype=int)
+    for c in range(12):
+        rank[y == c] = np.arange((y == c).sum())
+    two = np.where(rank < 2, y, -1)
+    for seed in range(6):
+        folds = sibling_folds(x, two, seed)
+        np.testing.assert_array_equal(with_siblings(two, folds), np.arange(12))
+        order = np.random.RandomState(seed).permutation(len(x))
+        np.testing.assert_array_equal(sibling_folds(x[order], two[order], seed), folds[order])
+        assert (folds == row_folds(x, seed)).mean() > 0.95
+
+
+def test_labels_from_elsewhere_that_match_nothing() -> None:
+    """Where no unlabelled item is of a known class nothing shows how large these are; it says so, and counts peaks."""
+    x, y, true = blobs(6, 8)
+    rows = (true >= 6) | (y >= 0)
+    got = estimate_k(x[rows], y[rows], labels_from="elsewhere")
+    assert "hardly an unlabelled item" in got.evidence["fallback"]
+    assert abs(got.k - 14) <= 3
+    assert "fallback" not in estimate_k(x, y, labels_from="elsewhere").evidence
+
+
 def test_labels_that_show_nothing_leave_the_peaks(tmp_path: Path) -> None:
     """One labelled class, or one item of each: any K is right on the labels, so the density peaks are counted."""
     x, y, _ = blobs(8, 12)
@@ -328,19 +359,21 @@ def test_labels_that_show_nothing_leave_the_peaks(tmp_path: Path) -> None:
         got = estimate_k(x, given_y)
         assert abs(got.k - 20) <= 3
         assert (got.low, got.high) == (None, None)
+        assert "it takes two classes" in got.evidence["fallback"]
         assert "number of density peaks" in got.evidence["fallback"]
         assert set(got.labels) <= set(range(got.k))
         np.testing.assert_array_equal(got.labels[given_y >= 0], given_y[given_y >= 0])
-        assert estimate_k(x, given_y, k_max=9).k == 9
+        held = estimate_k(x, given_y, k_max=9)
+        assert held.k == 9 and held.evidence["k_max_reached"]
     np.savez(tmp_path / "one.npz", x=x, y=np.where(y == 0, 0, -1))
     code, out, _ = run_cli("estimate-k", tmp_path / "one.npz")
     assert code == 0
-    assert "Careful: the labels can't show" in out
+    assert "Careful: it takes two classes" in out
     code, _, told = run_cli("train", tmp_path / "one.npz", "--epochs", 1, "--out", tmp_path / "run")
     assert code == 0
     assert "careful with the" in told
     assert run_cli("report", tmp_path / "run", "--source", tmp_path / "one.npz")[0] == 0
-    assert "the labels can't show" in (tmp_path / "run" / "report.html").read_text()
+    assert "it takes two classes" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_the_ceiling_is_told(tmp_path: Path) -> None:
@@ -359,6 +392,8 @@ def test_what_is_no_label_is_refused() -> None:
     x, y, _ = blobs(3, 2)
     with pytest.raises(InputError, match="y holds -2"):
         estimate_k(x, np.where(y == 0, -2, y))
+    with pytest.raises(InputError, match="can't be 4000 known classes"):
+        estimate_k(x, y, n_old=4000)
     with pytest.raises(InputError, match="HDBSCAN needs at least 5"):
         estimate_k(x[:4], np.array([0, 1, -1, -1]), "hdbscan")
 

@@ -268,7 +268,7 @@ def test_kill_at_a_random_moment_and_resume_to_identical_labels(digits, tmp_path
 
 def test_a_density_that_is_not_the_plain_one_is_told_once(digits, tmp_path):
     """Prototypes that hardly move stay where they fell: no temperature makes sense of them."""
-    changes = {**SHORT, "schedule.learning_rate": 1e-3}
+    changes = {**SHORT, "schedule.learning_rate": 1e-6}
 
     def stop(epoch, _sets):
         if epoch == 4:

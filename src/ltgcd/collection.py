@@ -145,6 +145,11 @@ def positions(ids: pa.StringArray, among: pa.StringArray, where: str | Path, cur
     return np.asarray(at.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
+def seed_after(seed: int, steps: int) -> int:
+    """Another seed, some steps on; behind the largest that NumPy takes it begins again at 0."""
+    return (seed + steps) % 2**32
+
+
 def imbalance_factor(counts: NDArray[np.int64]) -> float:
     """λ = n_max / n_min over the classes that occur; 1 where none does."""
     present = counts[counts > 0]

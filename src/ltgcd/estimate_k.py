@@ -23,7 +23,7 @@ from ltgcd.collection import UNLABELLED
 from ltgcd.errors import InputError
 from ltgcd.k_interval import bootstrap, least_relative_error, measured_error, widened
 from ltgcd.k_search import Curve, Search, labelled_accuracy, search_k
-from ltgcd.known_share import NEIGHBOURS, KnownShare, known_share, recoded, row_folds, with_siblings
+from ltgcd.known_share import NEIGHBOURS, KnownShare, known_share, recoded, sibling_folds, with_siblings
 from ltgcd.methods import kmeans
 from ltgcd.neighbours import knn_graph
 from ltgcd.peak_clustering import LITERAL, PeakConfig, density_peaks, partition, search_peaks
@@ -118,10 +118,14 @@ def estimate_k(
         raise InputError("No item is labelled; an estimate needs labelled items of at least one class.")
     started = time.perf_counter()
     n_old = max(int(y.max()) + 1, n_old or 0)
+    if n_old > len(x):
+        raise InputError(f"There can't be {n_old} known classes in {len(x)} items; number the classes from 0 on.")
     if k_max is not None and k_max < n_old:
         raise InputError(f"The largest number of classes ({k_max}) must not be below the {n_old} known ones.")
     task = _Task(x, y, n_old, k_max, labels_origin(labels_from), random_state)
     k, low, high, curve, labels, evidence = ESTIMATORS[method](task)
+    if k_max is not None and k >= k_max > n_old:
+        evidence = {**evidence, "k_max_reached": True}
     seconds = time.perf_counter() - started
     return KEstimate(method, int(k), low, high, curve, labels, seconds, {"n_old": n_old, **evidence})
 
@@ -148,14 +152,18 @@ def _by_known_share(task: _Task) -> _Result:
         told = {"fallback": "every item is labelled: nothing is left that could be novel"}
         return task.n_old, task.n_old, task.n_old, ((task.n_old, 100.0),), task.y.copy(), told
     z = principal_components(task.x)
-    graph = knn_graph(z, NEIGHBOURS)
+    if len(z) < FEWEST_ITEMS:
+        return _by_peaks_alone(task, z, f"fewer than {FEWEST_ITEMS} items are too few to learn from")
     # A known class that can't show what its other items look like is one of those to be found.
-    shown = with_siblings(task.y, row_folds(z, task.random_state))
-    if len(task.x) < FEWEST_ITEMS or len(shown) < 2:
-        return _by_peaks_alone(task, z)
+    shown = with_siblings(task.y, sibling_folds(z, task.y, task.random_state))
+    if len(shown) < 2:
+        return _by_peaks_alone(task, z, "it takes two classes with two labelled items each to learn what is known")
+    graph = knn_graph(z, NEIGHBOURS)
     y, n_shown = recoded(task.y, shown), len(shown)
     known = y != UNLABELLED
     found = known_share(z, y, graph, task.random_state)
+    if task.labels_from == "elsewhere" and found.share * (~known).sum() < n_shown:
+        return _by_peaks_alone(task, z, "hardly an unlabelled item is of a known class, so how large these are is open")
     log_size = mean_log_size(z, graph, max(2, n_shown // 2))
     table = mass_table(found, y[known], log_size[known], log_size[~known])
     errors = measured_error(z, y, graph, log_size, task.random_state)
@@ -165,7 +173,9 @@ def _by_known_share(task: _Task) -> _Result:
     }
     # An error that nobody measured makes the interval wide; it is no reason for another estimate.
     by_origin = {
-        origin: least_relative_error(widened(numbers, errors, n_shown) if len(errors) else numbers)
+        origin: least_relative_error(
+            np.maximum(widened(numbers, errors, n_shown) if len(errors) else numbers, task.n_old)
+        )
         for origin, (numbers, _) in drawn.items()
     }
     numbers, shares = drawn[task.labels_from]
@@ -179,6 +189,8 @@ def _by_known_share(task: _Task) -> _Result:
     peaks, _ = density_peaks(white, graph, PeakConfig(), candidates=~labelled)
     novelty = np.zeros(len(y))
     novelty[~known] = 1.0 - found.posterior()
+    silent = np.setdiff1d(task.y[labelled], shown)
+    novelty = np.minimum(novelty, _distance(white, task, silent))  # near a labelled item of one nothing is novel
     labels = partition(white, task.y, task.n_old, k, peaks, novelty)
     evidence: dict[str, Any] = {
         "known_share": round(found.share, 4),
@@ -197,33 +209,34 @@ def _by_known_share(task: _Task) -> _Result:
         "peaks": [int(peak) for peak in peaks],
         "neighbour_recall": graph.recall,
     }
-    if round(number) > ceiling:
-        evidence["k_max_reached"] = True
     if n_shown < task.n_old:
         evidence["known_classes_that_show_nothing"] = task.n_old - n_shown
     return k, low, high, _likelihood_curve(found, number, high, n_shown, task), labels, evidence
 
 
-def _by_peaks_alone(task: _Task, z: NDArray[np.float32]) -> _Result:
+def _by_peaks_alone(task: _Task, z: NDArray[np.float32], reason: str) -> _Result:
     """As many classes as there are density peaks after NMDS: what the paper takes for the most that there can be.
 
-    For labels that can't show what their other items look like: of one class, or one of each. Whatever is scored on
-    them is right for any number of classes.
+    For labels that show nothing: of one class, or one item of each. Whatever is scored on them is right for any number
+    of classes.
     """
     white = within_class_whitening(z, task.y, task.n_old)
     config = PeakConfig()
     peaks, _ = density_peaks(white, knn_graph(white, max(config.k, config.k_s)), config)
-    ceiling = len(white) if task.k_max is None else task.k_max
-    k = int(np.clip(len(peaks), task.n_old, ceiling))
-    means, counts = class_means(white, task.y, task.n_old)
-    novelty = 1.0 - (white @ normalise(means[counts > 0]).T).max(axis=1).astype(np.float64)
+    k = int(np.clip(len(peaks), task.n_old, len(white) if task.k_max is None else task.k_max))
+    novelty = _distance(white, task, np.unique(task.y[task.y != UNLABELLED]))
     labels = partition(white, task.y, task.n_old, k, peaks, novelty)
-    reason = (
-        "the labels can't show what the other items of a class look like (two classes with several labelled items "
-        "each can): this is the number of density peaks, which nothing calibrates, so there is no interval"
-    )
-    evidence = {"peaks": [int(p) for p in peaks], "n_peaks": len(peaks), "fallback": reason}
+    told = f"{reason}; this is the number of density peaks, which nothing calibrates, so there is no interval"
+    evidence = {"peaks": [int(p) for p in peaks], "n_peaks": len(peaks), "fallback": told}
     return k, None, None, ((k, round(labelled_accuracy(labels, task.y, balanced=True), 4)),), labels, evidence
+
+
+def _distance(white: NDArray[np.float32], task: _Task, classes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """One minus the cosine to the nearest mean of some classes (N,); 2, the most that it can be, without a class."""
+    if not len(classes):
+        return np.full(len(white), 2.0)
+    means = class_means(white, task.y, task.n_old)[0][classes]
+    return np.asarray(1.0 - (white @ normalise(means).T).max(axis=1), dtype=np.float64)
 
 
 def _likelihood_curve(found: KnownShare, number: float, high: int, n_shown: int, task: _Task) -> Curve:

@@ -103,8 +103,8 @@ def preset(method: str, regime: Regime, name: Preset = "default") -> Experiment:
         # (benchmarks/results/rehearsed.md; with a trained last stage that was not asked). And an adapter hardly moves
         # them: searching the graph anew would take more time than the epoch.
         ours = dataclasses.replace(corrected, selection=SelectionConfig(graph="start"))
-    # A round of smoothing helped known classes in the rehearsals of all four sets, and cost novel ones nothing on the
-    # whole; more rounds cost them something. With a trained last stage that was not asked either.
+    # A round of smoothing helped known classes in the rehearsals of all four sets, and novel ones in two of four; more
+    # rounds cost novel ones something. With a trained last stage that was not asked either.
     return Experiment(schedule, ours, start="communities", adjustment=0.5, smoothing=1 if frozen else 0)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from ltgcd.class_mass import MassTable, class_numbers, expected_number, mass_share, mass_table
-from ltgcd.collection import UNLABELLED
+from ltgcd.collection import UNLABELLED, seed_after
 from ltgcd.known_share import (
     evidence,
     hidden_evidence,
@@ -23,6 +23,7 @@ from ltgcd.known_share import (
     recoded,
     row_folds,
     separate,
+    sibling_folds,
     with_siblings,
 )
 from ltgcd.neighbours import NeighbourGraph
@@ -122,13 +123,13 @@ def measured_error(
     classes = np.unique(y[y != UNLABELLED])
     if len(classes) < FEWEST:
         return np.zeros(0)
-    folds = row_folds(z, random_state)
+    folds = sibling_folds(z, y, random_state)
     random = np.random.RandomState(random_state)
     errors = []
     for half in range(HALVES):
         hidden = np.zeros(int(classes.max()) + 1, dtype=np.bool_)
         hidden[random.choice(classes, len(classes) // 2, replace=False)] = True
-        keeps = row_folds(z, random_state + 1 + half) < LABELLED_FOLDS
+        keeps = row_folds(z, seed_after(random_state, 1 + half)) < LABELLED_FOLDS
         error = _error_of_a_half(z, y, graph, log_size, folds, hidden, keeps, random_state)
         errors += [] if error is None else [error]
     return np.array(errors)

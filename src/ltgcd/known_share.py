@@ -80,7 +80,7 @@ def known_share(
         Seed of the folds.
     """
     labelled = y != UNLABELLED
-    folds = row_folds(z, random_state)
+    folds = sibling_folds(z, y, random_state)
     seen = evidence(z, y, graph, folds)
     hidden = hidden_evidence(z, y, graph, random_state)
     return separate(seen[labelled], hidden, seen[~labelled], y[labelled], folds[labelled], random_state)
@@ -295,6 +295,24 @@ def recoded(y: NDArray[np.int64], classes: NDArray[np.int64]) -> NDArray[np.int6
 
 def row_folds(z: NDArray[np.float32], random_state: int) -> NDArray[np.int64]:
     """Fold of each row, from its content alone: another order of the rows gives the same folds."""
+    return (_row_hash(z, random_state) % np.uint64(FOLDS)).astype(np.int64)
+
+
+def sibling_folds(z: NDArray[np.float32], y: NDArray[np.int64], random_state: int) -> NDArray[np.int64]:
+    """Folds of rows (N,) in which every class with two labelled items has labels in two folds.
+
+    Where chance has put all of them into one, the first by its content moves to the next.
+    """
+    folds, order = row_folds(z, random_state), np.argsort(_row_hash(z, random_state), kind="stable")
+    labelled = order[y[order] != UNLABELLED]
+    classes, first, sizes = np.unique(y[labelled], return_index=True, return_counts=True)
+    together = (sizes > 1) & ~np.isin(classes, with_siblings(y, folds))
+    moved = labelled[first[together]]
+    folds[moved] = (folds[moved] + 1) % FOLDS
+    return folds
+
+
+def _row_hash(z: NDArray[np.float32], random_state: int) -> NDArray[np.uint64]:
     # Rounded, because a sum over rows in another order may change the last bits of the components.
     scale = float(np.abs(z).max()) or 1.0
     whole = np.round(z[:, :8].astype(np.float64) / scale * 1e4).astype(np.int64).view(np.uint64)
@@ -302,5 +320,4 @@ def row_folds(z: NDArray[np.float32], random_state: int) -> NDArray[np.int64]:
     mixed: NDArray[np.uint64] = (whole * odd.astype(np.uint64)).sum(axis=1)
     mixed ^= mixed >> np.uint64(29)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
-    fold: NDArray[np.int64] = ((mixed >> np.uint64(33)) % np.uint64(FOLDS)).astype(np.int64)
-    return fold
+    return mixed >> np.uint64(33)

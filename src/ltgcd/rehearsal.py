@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from ltgcd.calibration import LEAST, Calibration, calibrate
-from ltgcd.collection import UNLABELLED
+from ltgcd.collection import UNLABELLED, seed_after
 from ltgcd.distributed import World
 from ltgcd.experiments import Experiment
 from ltgcd.fitting import Task, fit_model, hold_out
@@ -58,7 +58,7 @@ def problems(task: Task, times: int) -> list[Hidden]:
     for number, hidden in enumerate(parts[:times]):
         visible = np.setdiff1d(np.arange(task.n_old), hidden)
         y = np.where(np.isin(task.y, visible), np.searchsorted(visible, task.y), UNLABELLED)
-        y, _ = hold_out(y, HELD_OUT, task.random_state + number)
+        y, _ = hold_out(y, HELD_OUT, seed_after(task.random_state, number))
         found.append(Hidden(y, visible, np.flatnonzero((task.y != UNLABELLED) & (y == UNLABELLED))))
     return found
 
@@ -161,7 +161,7 @@ def rehearse(
         classes = "class" if away == 1 else "classes"
         notify(f"rehearsal {number} of {len(hidden)}, {away} known {classes} hidden: what is a confidence worth?")
         fit = fit_model(
-            task._replace(y=problem.y, n_old=len(problem.visible), random_state=task.random_state + number),
+            task._replace(y=problem.y, n_old=len(problem.visible), random_state=seed_after(task.random_state, number)),
             experiment,
             folder=folder / str(number) if folder else None,
             notify=notify,

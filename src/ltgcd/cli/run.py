@@ -121,7 +121,7 @@ def estimate_k(
             share = result["evidence"]["known_share"]
             mute = result["evidence"].get("known_classes_that_show_nothing", 0)
             which = (
-                f"the {result['n_old'] - mute} known classes that have several labelled items"
+                f"the {result['n_old'] - mute} known classes that have two labelled items or more"
                 if mute
                 else "known classes"
             )
