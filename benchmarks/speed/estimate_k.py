@@ -66,8 +66,8 @@ def main() -> None:
     started = time.perf_counter()
     kmeans.cluster(normalise(x), N_OLD, 0)
     single = time.perf_counter() - started
-    least = len(one.curve) * single / default.seconds
-    print(f"k-means + Brent, ten starts: one k-means at K = {N_OLD} takes {single:.1f} s, so at least {least:.0f}×")
+    about = len(one.curve) * single / default.seconds  # of a search that tries as many K, none of them larger
+    print(f"k-means + Brent, ten starts: one k-means at K = {N_OLD} takes {single:.1f} s, so about {about:.0f}×")
 
 
 if __name__ == "__main__":
