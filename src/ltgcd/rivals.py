@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.cluster.hierarchy import cut_tree, ward
 from sklearn.cluster import HDBSCAN, KMeans
+from sklearn.exceptions import ConvergenceWarning
 from sknetwork.clustering import Leiden
 
 from ltgcd.errors import InputError
@@ -50,7 +51,9 @@ def ward_scan(x: NDArray[np.float32], y: NDArray[np.int64], n_old: int, k_max: i
     """
     unit = _whitened(x, y, n_old)
     n_micro = min(len(unit), max(50, len(unit) // 12, 2 * n_old))
-    micro = KMeans(n_micro, n_init=1, max_iter=20, random_state=random_state).fit(unit)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # about duplicates, which make fewer micro-clusters
+        micro = KMeans(n_micro, n_init=1, max_iter=20, random_state=random_state).fit(unit)
     tree = ward(micro.cluster_centers_.astype(np.float64))
     own = micro.labels_.astype(np.int64)
     high = max(n_old, min(_highest(n_old, k_max), n_micro - 1))  # SciPy cuts wrongly at all of the leaves
