@@ -300,8 +300,8 @@ def _estimated(source: Source, folder: Path, random_state: int, labels_from: Lab
         notify("estimating the number of classes")
         write_json(path, estimate_source(source, random_state=random_state, labels_from=labels_from))
     estimate = read_json(path)
-    if "fallback" in estimate["evidence"]:
-        notify(f"careful with the {estimate['k']} classes: {estimate['evidence']['fallback']}")
+    if reason := estimate.get("evidence", {}).get("fallback"):
+        notify(f"careful with the {estimate['k']} classes: {reason}")
     return int(estimate["k"])
 
 
