@@ -16,10 +16,10 @@ import numpy as np
 
 from ltgcd.bench.cells import Workshop
 from ltgcd.bench.tables import cell_of, read_settings, read_tables
-from ltgcd.collection import UNLABELLED
-from ltgcd.estimate_k import ESTIMATORS, estimate_k
-from ltgcd.pipeline import vectors
-from ltgcd.splits import SplitConfig, draw_split
+from ltgcd.class_number.estimate import ESTIMATORS, estimate_k
+from ltgcd.data.collection import UNLABELLED
+from ltgcd.data.splits import SplitConfig, draw_split
+from ltgcd.run.train import vectors
 
 TABLES = Path(__file__).parent / "tables"
 # Column of the grid, share of the labelled classes that stay known, classes to be found (None: all others), seeds.

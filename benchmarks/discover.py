@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 from scipy.optimize import linear_sum_assignment
 
-from ltgcd.calibration import calibration_error
-from ltgcd.collection import positions
-from ltgcd.datasets import data_root
-from ltgcd.matching import confusion
-from ltgcd.runs import read_assignments, read_run_labels
+from ltgcd.data.collection import positions
+from ltgcd.data.datasets import data_root
+from ltgcd.graph.matching import confusion
+from ltgcd.run.directory import read_assignments, read_run_labels
+from ltgcd.training.calibration import calibration_error
 
 
 def ltgcd(*arguments: object) -> dict:

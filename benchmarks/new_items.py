@@ -11,17 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from ltgcd.backbones import load_backbone
 from ltgcd.bench.cells import as_split
 from ltgcd.bench.tables import cell_of, read_settings, read_tables
-from ltgcd.collection import Collection, Source
-from ltgcd.datasets import load_pool
-from ltgcd.evaluation import evaluate
-from ltgcd.features import embed
-from ltgcd.pipeline import evaluate_run, vectors
-from ltgcd.prediction import load_run_model
-from ltgcd.sources import read_source
-from ltgcd.views import VectorViews
+from ltgcd.data.collection import Collection, Source
+from ltgcd.data.datasets import load_pool
+from ltgcd.data.sources import read_source
+from ltgcd.evaluation.metric import evaluate
+from ltgcd.features.backbones import load_backbone
+from ltgcd.features.embed import embed
+from ltgcd.features.views import VectorViews
+from ltgcd.run.predict import load_run_model
+from ltgcd.run.train import evaluate_run, vectors
 
 TABLES = Path(__file__).parent / "tables"
 

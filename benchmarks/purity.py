@@ -13,10 +13,10 @@ from pathlib import Path
 import faiss
 import numpy as np
 
-from ltgcd.backbones import load_backbone
-from ltgcd.features import embed
-from ltgcd.sources import read_source
-from ltgcd.splits import make_split
+from ltgcd.data.sources import read_source
+from ltgcd.data.splits import make_split
+from ltgcd.features.backbones import load_backbone
+from ltgcd.features.embed import embed
 
 
 def purity(x: np.ndarray, y: np.ndarray, k: int = 10) -> float:

@@ -2,11 +2,11 @@
 
     python benchmarks/rehearsed.py --work ltgcd-bench
 
-Two sets of images and two of texts, frozen, three seeds, four rehearsals each (`ltgcd.rehearsal`): a quarter of the
-known classes and a fifth of the other labels are hidden, the method is trained, and its answers about these items are
-scored by class. No item of D^u is. Old are the held-out items of visible classes, New the hidden classes; All weighs
-the two as D^u has its classes. Finished problems are kept in ``rehearsed.jsonl`` of the work folder and not trained
-again; remove it when the preset has changed.
+Two sets of images and two of texts, frozen, three seeds, four rehearsals each (`ltgcd.discovery.rehearsal`): a quarter
+of the known classes and a fifth of the other labels are hidden, the method is trained, and its answers about these
+items are scored by class. No item of D^u is. Old are the held-out items of visible classes, New the hidden classes; All
+weighs the two as D^u has its classes. Finished problems are kept in ``rehearsed.jsonl`` of the work folder and not
+trained again; remove it when the preset has changed.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ltgcd.assignment import adjusted, class_prior, smoothed
 from ltgcd.bench.cells import Workshop
 from ltgcd.bench.tables import cell_of, read_settings, read_tables
-from ltgcd.collection import UNLABELLED
-from ltgcd.experiments import changed, preset
-from ltgcd.fitting import Task, fit_model
-from ltgcd.neighbours import knn_graph
-from ltgcd.pipeline import vectors
-from ltgcd.rehearsal import PARTS, Hidden, judge, problems
+from ltgcd.data.collection import UNLABELLED
+from ltgcd.discovery.rehearsal import PARTS, Hidden, judge, problems
+from ltgcd.graph.knn import knn_graph
+from ltgcd.run.train import vectors
+from ltgcd.training.config import changed, preset
+from ltgcd.training.fit import Task, fit_model
+from ltgcd.training.smoothing import adjusted, class_prior, smoothed
 
 TABLES = Path(__file__).parent / "tables"
 SETS = {"cifar100": "main", "plankton": "main", "banking77": "class_number_grid", "clinc150": "class_number_grid"}

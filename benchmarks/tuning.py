@@ -15,9 +15,9 @@ import numpy as np
 
 from ltgcd.bench.cells import Workshop
 from ltgcd.bench.tables import cell_of, read_settings, read_tables
-from ltgcd.experiments import TRAINED, changed, preset
-from ltgcd.fitting import Task, fit_model, hold_out
-from ltgcd.pipeline import vectors
+from ltgcd.run.train import vectors
+from ltgcd.training.config import TRAINED, changed, preset
+from ltgcd.training.fit import Task, fit_model, hold_out
 
 RATES = (0.02, 0.1, 0.3)
 HELD_OUT = 0.2

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from discover import ltgcd
 
-from ltgcd.datasets import load_pool
-from ltgcd.splits import SplitConfig, draw_split
+from ltgcd.data.datasets import load_pool
+from ltgcd.data.splits import SplitConfig, draw_split
 
 ABSENT = 4
 

@@ -1,4 +1,4 @@
-"""Images a second of `ltgcd.features.embed` against a plain torch loop in the same run, and its peak memory.
+"""Images a second of `ltgcd.features.embed.embed` against a plain torch loop in the same run, and its peak memory.
 
 The plain loop is what one writes first: Pillow decode, resize, crop, a batch of 32, the published network in eval mode.
 """
@@ -19,11 +19,11 @@ import pyarrow as pa
 import torch
 from PIL import Image
 
-from ltgcd.backbones import efficientnet_lite as lite
-from ltgcd.backbones import load_backbone
-from ltgcd.collection import Collection, Source
-from ltgcd.features import embed
-from ltgcd.items import ImageBytes
+from ltgcd.data.collection import Collection, Source
+from ltgcd.data.items import ImageBytes
+from ltgcd.features.backbones import efficientnet_lite as lite
+from ltgcd.features.backbones import load_backbone
+from ltgcd.features.embed import embed
 
 NAME, SIZE, BATCH = "efficientnet_lite2", 128, 32
 
@@ -102,14 +102,14 @@ import resource, sys, tempfile
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
 from embed import NAME, photos
-from ltgcd.backbones import load_backbone
-from ltgcd.features import embed
-from ltgcd.sources import read_source
+from ltgcd.features.backbones import load_backbone
+from ltgcd.features.embed import embed
+from ltgcd.data.sources import read_source
 source = read_source(sys.argv[1])
 embed(source, load_backbone(NAME, image_size=64), sys.argv[2])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """
-    from ltgcd.sources import write_source
+    from ltgcd.data.sources import write_source
 
     with tempfile.TemporaryDirectory() as folder:
         base = photos(1000)

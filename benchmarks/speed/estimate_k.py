@@ -18,10 +18,10 @@ import numpy as np
 
 from ltgcd.bench.cells import Workshop
 from ltgcd.bench.tables import cell_of, read_settings, read_tables
-from ltgcd.estimate_k import estimate_k
-from ltgcd.methods import kmeans
-from ltgcd.pipeline import vectors
-from ltgcd.whitening import normalise
+from ltgcd.class_number.estimate import estimate_k
+from ltgcd.graph.whitening import normalise
+from ltgcd.run.train import vectors
+from ltgcd.training.methods import kmeans
 
 N, D, K, N_OLD = 15_000, 1280, 100, 80
 TABLES = Path(__file__).parents[1] / "tables"

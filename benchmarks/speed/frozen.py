@@ -14,8 +14,8 @@ from pathlib import Path
 
 from ltgcd.bench.cells import Workshop
 from ltgcd.bench.tables import cell_of, read_settings, read_tables
-from ltgcd.pipeline import train
-from ltgcd.runs import read_epochs
+from ltgcd.run.directory import read_epochs
+from ltgcd.run.train import train
 
 TABLES = Path(__file__).parents[1] / "tables"
 

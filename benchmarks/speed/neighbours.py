@@ -19,8 +19,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from ltgcd.neighbour_search import COLUMNS, ROWS
-from ltgcd.neighbours import knn_graph
+from ltgcd.graph.knn import knn_graph
+from ltgcd.graph.knn_search import COLUMNS, ROWS
 
 
 def seconds(call: Callable[[], object]) -> float:

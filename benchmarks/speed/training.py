@@ -17,17 +17,17 @@ import pyarrow as pa
 import torch
 from torch import nn
 
-from ltgcd.backbones import load_backbone
-from ltgcd.backbones.embeddings import ResidualAdapter
-from ltgcd.backbones.vit import VARIANTS, build_vit
-from ltgcd.collection import UNLABELLED
-from ltgcd.feature_store import FeatureStore, write_shard
-from ltgcd.fitting import Standardise
-from ltgcd.heads import Head
-from ltgcd.methods.ltgcd import LTGCD, LTGCDConfig
-from ltgcd.methods.simgcd import SimGCD, SimGCDConfig
-from ltgcd.training import Batch, Model, Schedule, fit, make_optimiser
-from ltgcd.views import CachedViews, VectorViews, Views
+from ltgcd.data.collection import UNLABELLED
+from ltgcd.features.backbones import load_backbone
+from ltgcd.features.backbones.embeddings import ResidualAdapter
+from ltgcd.features.backbones.vit import VARIANTS, build_vit
+from ltgcd.features.cache import FeatureStore, write_shard
+from ltgcd.features.views import CachedViews, VectorViews, Views
+from ltgcd.training.fit import Standardise
+from ltgcd.training.heads import Head
+from ltgcd.training.loop import Batch, Model, Schedule, fit, make_optimiser
+from ltgcd.training.methods.ltgcd import LTGCD, LTGCDConfig
+from ltgcd.training.methods.simgcd import SimGCD, SimGCDConfig
 
 K, N_OLD = 100, 80
 

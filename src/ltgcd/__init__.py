@@ -9,25 +9,25 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ltgcd.collection import Collection, Source, Truth
-    from ltgcd.discovery import CategoryDiscovery
-    from ltgcd.errors import InputError
-    from ltgcd.evaluation import Evaluation, evaluate
-    from ltgcd.sources import read_source, write_source
-    from ltgcd.splits import SplitConfig, draw_split
+    from ltgcd.common.errors import InputError
+    from ltgcd.data.collection import Collection, Source, Truth
+    from ltgcd.data.sources import read_source, write_source
+    from ltgcd.data.splits import SplitConfig, draw_split
+    from ltgcd.estimator import CategoryDiscovery
+    from ltgcd.evaluation.metric import Evaluation, evaluate
 
 _HOME = {
-    "CategoryDiscovery": "discovery",
-    "Collection": "collection",
-    "Evaluation": "evaluation",
-    "InputError": "errors",
-    "Source": "collection",
-    "SplitConfig": "splits",
-    "Truth": "collection",
-    "draw_split": "splits",
-    "evaluate": "evaluation",
-    "read_source": "sources",
-    "write_source": "sources",
+    "CategoryDiscovery": "estimator",
+    "Collection": "data.collection",
+    "Evaluation": "evaluation.metric",
+    "InputError": "common.errors",
+    "Source": "data.collection",
+    "SplitConfig": "data.splits",
+    "Truth": "data.collection",
+    "draw_split": "data.splits",
+    "evaluate": "evaluation.metric",
+    "read_source": "data.sources",
+    "write_source": "data.sources",
 }
 
 __all__ = [

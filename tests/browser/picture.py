@@ -14,11 +14,11 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from ltgcd.demo import digits_source
+from ltgcd.common.files import read_json, read_metadata
+from ltgcd.data.digits import digits_source
 from ltgcd.report.page import write_report
 from ltgcd.report.pictures import pixel_pictures
-from ltgcd.runs import read_assignments, read_config
-from ltgcd.storage import read_json, read_metadata
+from ltgcd.run.directory import read_assignments, read_config
 
 WIDTH, HEIGHT = 1360, 1110
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from PIL import Image, ImageDraw
 
-from ltgcd.collection import Collection, Source
-from ltgcd.items import Texts, Vectors
+from ltgcd.data.collection import Collection, Source
+from ltgcd.data.items import Texts, Vectors
 from ltgcd.report.page import write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

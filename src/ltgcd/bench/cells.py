@@ -13,25 +13,25 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ltgcd.backbones import load_backbone
 from ltgcd.bench.results import read_records
 from ltgcd.bench.tables import READINGS, Cell, Setting
-from ltgcd.collection import UNLABELLED, Collection, Source, imbalance_factor, positions
-from ltgcd.datasets import class_order, get_dataset, load_pool
-from ltgcd.datasets.base import Pool
-from ltgcd.estimate_k import REVISIONS, estimate_k
-from ltgcd.experiments import TRAINED, changed, preset
-from ltgcd.feature_store import FeatureStore, open_features
-from ltgcd.features import embed
-from ltgcd.items import Vectors
-from ltgcd.k_search import labelled_accuracy
-from ltgcd.neighbours import knn_graph
-from ltgcd.peak_clustering import search_peaks
-from ltgcd.pipeline import Notify, evaluate_run, rows_in, silent, train, vectors
-from ltgcd.runs import read_assignments, read_config, read_epochs, read_run_labels, record_epoch
-from ltgcd.sources import read_source
-from ltgcd.splits import SplitConfig, as_source, draw_split
-from ltgcd.whitening import normalise, principal_components, within_class_whitening
+from ltgcd.class_number.estimate import REVISIONS, estimate_k
+from ltgcd.class_number.peak_search import search_peaks
+from ltgcd.class_number.search import labelled_accuracy
+from ltgcd.data.collection import UNLABELLED, Collection, Source, imbalance_factor, positions
+from ltgcd.data.datasets import class_order, get_dataset, load_pool
+from ltgcd.data.datasets.base import Pool
+from ltgcd.data.items import Vectors
+from ltgcd.data.sources import read_source
+from ltgcd.data.splits import SplitConfig, as_source, draw_split
+from ltgcd.features.backbones import load_backbone
+from ltgcd.features.cache import FeatureStore, open_features
+from ltgcd.features.embed import embed
+from ltgcd.graph.knn import knn_graph
+from ltgcd.graph.whitening import normalise, principal_components, within_class_whitening
+from ltgcd.run.directory import read_assignments, read_config, read_epochs, read_run_labels, record_epoch
+from ltgcd.run.train import Notify, evaluate_run, rows_in, silent, train, vectors
+from ltgcd.training.config import TRAINED, changed, preset
 
 SELECTED = "selected.jsonl"  # λ of S with true labels, an epoch a line
 GRAPH = 40  # neighbours that every setting of the ablations gets along with

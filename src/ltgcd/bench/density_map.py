@@ -1,7 +1,7 @@
 """The paper's picture of the density selection, from real items: a few classes of D^u, their density, and S.
 
-A finished run gives features and logits; `ltgcd.selection` selects as the run did. True classes only choose what is
-shown and colour it.
+A finished run gives features and logits; `ltgcd.training.selection` selects as the run did. True classes only
+choose what is shown and colour it.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from numpy.typing import NDArray
 
 from ltgcd.bench.cells import Problem
 from ltgcd.bench.tables import Cell
-from ltgcd.collection import UNLABELLED, imbalance_factor
-from ltgcd.density import density, softmax
-from ltgcd.errors import InputError
-from ltgcd.experiments import changed, preset
-from ltgcd.fitting import FittedModel
-from ltgcd.losses import teacher_temperature
-from ltgcd.methods.ltgcd import LTGCDConfig
-from ltgcd.neighbours import knn_graph
-from ltgcd.pipeline import vectors
+from ltgcd.common.errors import InputError
+from ltgcd.data.collection import UNLABELLED, imbalance_factor
+from ltgcd.features.views import VectorViews
+from ltgcd.graph.density import density, softmax
+from ltgcd.graph.knn import knn_graph
 from ltgcd.report.k_plot import INK, MUTED
 from ltgcd.report.layout import map_items
-from ltgcd.selection import SelectionConfig, dense_items, neighbour_graphs, select
-from ltgcd.training import predict
-from ltgcd.views import VectorViews
+from ltgcd.run.train import vectors
+from ltgcd.training.config import changed, preset
+from ltgcd.training.fit import FittedModel
+from ltgcd.training.loop import predict
+from ltgcd.training.losses import teacher_temperature
+from ltgcd.training.methods.ltgcd import LTGCDConfig
+from ltgcd.training.selection import SelectionConfig, dense_items, neighbour_graphs, select
 
 EDGES = 3  # nearest neighbours that a line is drawn to
 # Okabe and Ito's colours, which colour-blind eyes tell apart; Old classes are dots, New ones triangles.
@@ -125,7 +125,7 @@ def mapped(
     config: SelectionConfig,
     title: str,
 ) -> DensityMap:
-    """The same from arrays: h (N, D) and cosines to the prototypes (N, K); see `ltgcd.selection.select`."""
+    """The same from arrays: h (N, D) and cosines to the prototypes (N, K); see `ltgcd.training.selection.select`."""
     rows = np.flatnonzero(y == UNLABELLED)
     graphs = neighbour_graphs(features, y, config)
     chosen = select(features, logits, y, temperature, config, graphs)

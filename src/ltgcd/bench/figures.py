@@ -30,9 +30,9 @@ from ltgcd.bench.density_map import DensityMap, density_map, draw_density_map
 from ltgcd.bench.render import GROUPS, Records
 from ltgcd.bench.runner import FIGURES, Bench
 from ltgcd.bench.tables import Column, Row, Setting, Table, cell_of, regime_of, setting_of
-from ltgcd.pipeline import Notify, silent
+from ltgcd.common.files import atomic_path
 from ltgcd.report.k_plot import INK, MUTED, repeatable
-from ltgcd.storage import atomic_path
+from ltgcd.run.train import Notify, silent
 
 WIDTH = 7.0  # inches: 672 px as SVG
 LINE = 112  # letters of a line below the title

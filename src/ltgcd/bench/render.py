@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ltgcd.bench.tables import Claim, Column, Row, Setting, Table, cell_of
-from ltgcd.datasets import get_dataset
-from ltgcd.methods import CLUSTERINGS
+from ltgcd.data.datasets import get_dataset
+from ltgcd.training.methods import CLUSTERINGS
 
 Records = dict[str, dict[str, Any]]
 GROUPS = ("all", "old", "new")

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from ltgcd.bench.tables import Cell, Runs
-from ltgcd.errors import InputError
-from ltgcd.runs import versions
+from ltgcd.common.errors import InputError
+from ltgcd.run.directory import versions
 
 
 def read_records(folder: Path) -> dict[str, dict[str, Any]]:

@@ -12,10 +12,10 @@ from ltgcd.bench.cells import Workshop, current_records
 from ltgcd.bench.render import render
 from ltgcd.bench.results import append_record, claimed
 from ltgcd.bench.tables import Cell, Setting, Table, cells_of, read_settings, read_tables
-from ltgcd.datasets import data_root, get_dataset, locate
-from ltgcd.errors import InputError
-from ltgcd.pipeline import Notify, silent
-from ltgcd.storage import atomic_path
+from ltgcd.common.errors import InputError
+from ltgcd.common.files import atomic_path
+from ltgcd.data.datasets import data_root, get_dataset, locate
+from ltgcd.run.train import Notify, silent
 
 PAGE = "RESULTS.md"
 FIGURES = "figures"

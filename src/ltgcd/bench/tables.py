@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ltgcd.datasets import get_dataset
-from ltgcd.errors import InputError
-from ltgcd.estimate_k import ESTIMATORS
-from ltgcd.experiments import TRAINED, Regime, changed, preset
-from ltgcd.methods import CLUSTERINGS
-from ltgcd.peak_clustering import LITERAL, PeakConfig
-from ltgcd.splits import LABELS_BESIDE
+from ltgcd.class_number.estimate import ESTIMATORS
+from ltgcd.class_number.peak_search import LITERAL, PeakConfig
+from ltgcd.common.errors import InputError
+from ltgcd.data.datasets import get_dataset
+from ltgcd.data.splits import LABELS_BESIDE
+from ltgcd.training.config import TRAINED, Regime, changed, preset
+from ltgcd.training.methods import CLUSTERINGS
 
 Runs = Literal["train", "estimate", "split"]
 # What a row shows: All/Old/New; λ with true labels of D^u and of the parts of S; K̂; its seconds; the sizes of a split.
@@ -54,13 +54,13 @@ class Cell:
     runs : {"train", "estimate", "split"}
         Train a method with the true K and score it; estimate K; only draw the split.
     dataset, split, imbalance, n_old, n_new, seed
-        The split (`ltgcd.splits.SplitConfig`); `seed` is that of the method too.
+        The split (`ltgcd.data.splits.SplitConfig`); `seed` is that of the method too.
     backbone, image_size, regime, views
         Features. `views` are those of the last-stage regime.
     method, preset : str
         What is run.
     changes : dict
-        Settings by path (`ltgcd.experiments.changed`); of a `PeakConfig` for an estimate.
+        Settings by path (`ltgcd.training.config.changed`); of a `PeakConfig` for an estimate.
     labels_from : str
         "elsewhere" where the default estimate is told that the labels were gathered beside the collection.
     """

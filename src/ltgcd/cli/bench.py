@@ -52,7 +52,7 @@ def bench(
 
     def work_on() -> dict[str, Any]:
         from ltgcd.bench.runner import Bench
-        from ltgcd.errors import InputError
+        from ltgcd.common.errors import InputError
 
         made = Bench.opened(tables, results, work, data, status)
         if figures:

@@ -31,7 +31,7 @@ SourcePath = Annotated[Path, typer.Argument(help="Folder of images, .csv or .par
 
 def report(work: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any]], None], as_json: bool) -> None:
     """Do the work and print its result; turn bad input into a sentence and exit 2, Ctrl-C into exit 130."""
-    from ltgcd.errors import InputError
+    from ltgcd.common.errors import InputError
 
     try:
         result = work()

@@ -42,7 +42,7 @@ def split(
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.splits import make_split
+        from ltgcd.data.splits import make_split
 
         return make_split(
             name,
@@ -79,7 +79,7 @@ def inspect(source: SourcePath, labels: Labels = None, as_json: Json = False) ->
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.inspection import inspect_source
+        from ltgcd.data.check import inspect_source
 
         return inspect_source(source, labels)
 
@@ -119,10 +119,10 @@ def embed(
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.backbones import default_backbone, load_backbone
-        from ltgcd.features import embed as run
-        from ltgcd.items import Vectors
-        from ltgcd.sources import read_source
+        from ltgcd.data.items import Vectors
+        from ltgcd.data.sources import read_source
+        from ltgcd.features.backbones import default_backbone, load_backbone
+        from ltgcd.features.embed import embed as run
 
         read = read_source(source, labels)
         items = read.collection.items
@@ -167,7 +167,7 @@ def datasets(context: typer.Context, data: Data = None, as_json: Json = False) -
         return
 
     def work() -> dict[str, Any]:
-        from ltgcd.datasets import DATASETS, data_root, locate
+        from ltgcd.data.datasets import DATASETS, data_root, locate
 
         root = data_root(data)
         rows = []
@@ -221,8 +221,8 @@ def datasets_get(
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.datasets import data_root
-        from ltgcd.datasets.download import get
+        from ltgcd.data.datasets import data_root
+        from ltgcd.data.datasets.download import get
 
         return {"name": name, "path": str(get(name, data_root(data)))}
 

@@ -39,9 +39,9 @@ def discover(
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.discover import discover as run
-        from ltgcd.feature_store import opened
-        from ltgcd.sources import read_source
+        from ltgcd.data.sources import read_source
+        from ltgcd.features.cache import opened
+        from ltgcd.run.discover import discover as run
 
         read = read_source(source, labels)
         read.collection.require_partial_labels(source)
@@ -92,9 +92,9 @@ def predict(
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.feature_store import opened
-        from ltgcd.prediction import predict_source
-        from ltgcd.sources import read_source
+        from ltgcd.data.sources import read_source
+        from ltgcd.features.cache import opened
+        from ltgcd.run.predict import predict_source
 
         path = out or run / "predictions.parquet"
         return predict_source(run, read_source(source), path, store=opened(source), weights=weights, notify=status)
@@ -129,9 +129,9 @@ def update(
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.feature_store import opened
-        from ltgcd.sources import read_source
-        from ltgcd.update import update_run
+        from ltgcd.data.sources import read_source
+        from ltgcd.features.cache import opened
+        from ltgcd.run.update import update_run
 
         read = read_source(new, labels)
         return update_run(run, read, base=source, store=opened(new), weights=weights, notify=status)

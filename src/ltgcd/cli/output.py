@@ -32,7 +32,7 @@ def report_page(
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.report.run import report_run
+        from ltgcd.run.report import report_run
 
         return report_run(run, source, features, progress=status)
 
@@ -65,7 +65,7 @@ def export(
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.export import STATUSES, export_run
+        from ltgcd.export.formats import STATUSES, export_run
 
         return export_run(run, form, out, source=source, statuses=tuple(only) if only else STATUSES, copy=copy)
 

@@ -24,14 +24,14 @@ def demo(
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.demo import digits_source
-        from ltgcd.discover import REHEARSALS
-        from ltgcd.pipeline import train as run
-        from ltgcd.pipeline import vectors
+        from ltgcd.common.files import read_json, read_metadata
+        from ltgcd.data.digits import digits_source
         from ltgcd.report.page import write_report
         from ltgcd.report.pictures import pixel_pictures
-        from ltgcd.runs import read_assignments
-        from ltgcd.storage import read_json, read_metadata
+        from ltgcd.run.directory import read_assignments
+        from ltgcd.run.discover import REHEARSALS
+        from ltgcd.run.train import train as run
+        from ltgcd.run.train import vectors
 
         source = digits_source(seed=seed)
         result = run(source, out, random_state=seed, rehearsals=REHEARSALS["frozen"], notify=status)
@@ -97,9 +97,9 @@ def estimate_k(
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.pipeline import estimate_source
+        from ltgcd.data.sources import read_source
         from ltgcd.report.k_plot import k_plotter
-        from ltgcd.sources import read_source
+        from ltgcd.run.train import estimate_source
 
         draw = None if plot is None else k_plotter(plot)  # what can't be drawn is refused before the work
         read = read_source(source, labels)
@@ -189,10 +189,10 @@ def train(
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.errors import InputError
-        from ltgcd.feature_store import opened
-        from ltgcd.pipeline import train as run
-        from ltgcd.sources import read_source
+        from ltgcd.common.errors import InputError
+        from ltgcd.data.sources import read_source
+        from ltgcd.features.cache import opened
+        from ltgcd.run.train import train as run
 
         changes: dict[str, Any] = {} if epochs is None else {"schedule.epochs": epochs}
         for setting in change or []:
@@ -228,7 +228,7 @@ def train(
 
 def class_number(k: str) -> int | None:
     """What --k asks for: a number, or None for auto."""
-    from ltgcd.errors import InputError
+    from ltgcd.common.errors import InputError
 
     if k != "auto" and not (k.isascii() and k.isdigit()):
         raise InputError(f"--k takes 'auto' or a whole number, not '{k}'.")
@@ -260,8 +260,8 @@ def evaluate(
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.pipeline import evaluate_run
-        from ltgcd.predictions import evaluate_predictions
+        from ltgcd.evaluation.predictions import evaluate_predictions
+        from ltgcd.run.train import evaluate_run
 
         result = evaluate_run(run) if run.is_dir() else evaluate_predictions(run, truth, n_old)
         return result.as_dict()

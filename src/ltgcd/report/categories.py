@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
 
-from ltgcd.collection import UNLABELLED, Collection, positions
-from ltgcd.errors import InputError
-from ltgcd.runs import class_name, core
-from ltgcd.whitening import class_means, normalise
+from ltgcd.common.errors import InputError
+from ltgcd.data.collection import UNLABELLED, Collection, positions
+from ltgcd.graph.whitening import class_means, normalise
+from ltgcd.run.directory import class_name, core
 
 STATUSES = ("known", "novel", "unsure")
 KNOWN, NOVEL, UNSURE = range(3)
@@ -67,7 +67,7 @@ class Assigned:
 
     @property
     def core(self) -> NDArray[np.int64]:
-        """Category of each item that says what its category is like, -1 for the others; see `ltgcd.runs.core`."""
+        """Category of each item that says what its category is like, -1 for the others."""
         return core(self.category, self.status != UNSURE)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ltgcd.collection import Collection
+from ltgcd.data.collection import Collection
 from ltgcd.report.categories import Assigned
 from ltgcd.report.layout import tail_sample
 from ltgcd.report.pictures import Pictures, picture_size, thumbnails

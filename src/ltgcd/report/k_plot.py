@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ltgcd.errors import InputError
-from ltgcd.storage import atomic_path
+from ltgcd.common.errors import InputError
+from ltgcd.common.files import atomic_path
 
 FORMATS = (".png", ".svg")
 INK, MUTED, BLUE, BAND = "#1f2933", "#66727f", "#1565a8", "#d6e6f4"

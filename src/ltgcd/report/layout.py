@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.manifold import TSNE
 
+from ltgcd.graph.whitening import principal_components
 from ltgcd.report.categories import ROWS
-from ltgcd.whitening import principal_components
 
 SAMPLE = 4000  # items that t-SNE lays out
 COMPONENTS = 50

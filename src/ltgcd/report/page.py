@@ -21,8 +21,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ltgcd.collection import Collection, Source, imbalance_factor
-from ltgcd.errors import InputError
+from ltgcd.common.errors import InputError
+from ltgcd.common.files import atomic_path, read_metadata
+from ltgcd.data.collection import Collection, Source, imbalance_factor
 from ltgcd.report.categories import (
     NOVEL,
     STATUSES,
@@ -40,7 +41,6 @@ from ltgcd.report.categories import (
 from ltgcd.report.columns import SHOWN, item_columns
 from ltgcd.report.layout import SAMPLE, map_items, tail_sample
 from ltgcd.report.pictures import Pictures, collection_pictures
-from ltgcd.storage import atomic_path, read_metadata
 
 UNSURE_EXAMPLES = 12
 SCRIPTS = ("base.js", "charts.js", "map.js", "cards.js", "start.js")

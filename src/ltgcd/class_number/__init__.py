@@ -1,0 +1,1 @@
+"""How many classes there are: the estimate, its interval and its rivals."""

@@ -1,0 +1,323 @@
+"""Which share of the unlabelled items is of known classes? A mixture of two distributions that the labels show us.
+
+Every labelled item can be looked at twice: as what it is, an item of a known class, and, with its own class hidden, as
+an item of a novel one. A classifier learns to tell the two apart from evidence that names no class: how close the
+nearest class means are, how many of the neighbours are labelled, and so on. The log-odds that it gives to D^u are then
+a mixture of the two distributions, whose proportion α maximum likelihood finds (Saerens et al. 2002).
+
+Nothing is tuned: what an unknown class looks like is learnt from the known classes of the collection at hand. It holds
+as far as novel classes are like known ones with their labels taken away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+
+from ltgcd.common.logistic import LogisticRegression, calibrate
+from ltgcd.data.collection import UNLABELLED
+from ltgcd.graph.knn import NeighbourGraph
+from ltgcd.graph.whitening import class_means, normalise, within_class_whitening
+
+FOLDS = 5
+NEIGHBOURS = 30
+BLOCK = 4096  # rows of an (N, classes) table that are held at once
+TEMPERATURE = 0.05
+RANKS = 3  # nearest classes whose closeness is evidence
+
+
+@dataclass(frozen=True, eq=False)
+class KnownShare:
+    """The estimated share of known classes in D^u, and what it rests on.
+
+    Attributes
+    ----------
+    share : float
+        α, between 0 and 1.
+    unlabelled : ndarray, shape (|D^u|,)
+        Log-odds of "known" of the unlabelled items, under equal odds beforehand.
+    as_known, as_novel : ndarray, shape (|D^l|,)
+        Log-odds of the labelled items as they are, by a classifier that never saw the item, and with their own class
+        hidden, by a classifier that never saw the class.
+    auc : float
+        How well the two can be told apart: 0.5 not at all, 1 perfectly.
+    """
+
+    share: float
+    unlabelled: NDArray[np.float64]
+    as_known: NDArray[np.float64]
+    as_novel: NDArray[np.float64]
+    auc: float
+
+    def posterior(self) -> NDArray[np.float64]:
+        """P(known) of each unlabelled item at the estimated share."""
+        return posterior(self.unlabelled, self.share)
+
+
+def posterior(log_odds: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """P(known) of items with these log-odds (n,) where this share of all is known."""
+    odds = np.exp(np.clip(log_odds, -30, 30)) * share
+    return np.asarray(odds / (odds + 1 - share), dtype=np.float64)
+
+
+def known_share(
+    z: NDArray[np.float32], y: NDArray[np.int64], graph: NeighbourGraph, random_state: int = 0
+) -> KnownShare:
+    """Estimate the share of D^u that is of known classes; at least two classes must be labelled.
+
+    Parameters
+    ----------
+    z : ndarray, shape (N, d)
+        Principal components of the features of D^l ∪ D^u.
+    y : ndarray of int64, shape (N,)
+        Labels, -1 for D^u.
+    graph : NeighbourGraph
+        Nearest neighbours among all N items, found without labels.
+    random_state : int
+        Seed of the folds.
+    """
+    labelled = y != UNLABELLED
+    folds = sibling_folds(z, y, random_state)
+    seen = evidence(z, y, graph, folds)
+    hidden = hidden_evidence(z, y, graph, random_state)
+    return separate(seen[labelled], hidden, seen[~labelled], y[labelled], folds[labelled], random_state)
+
+
+def separate(
+    known: NDArray[np.float64],
+    novel: NDArray[np.float64],
+    unlabelled: NDArray[np.float64],
+    classes: NDArray[np.int64],
+    folds: NDArray[np.int64],
+    random_state: int,
+) -> KnownShare:
+    """Learn what tells known from novel, and find the proportion of the two in D^u.
+
+    The classifier has met the classes of the known items in D^u, though not these items, and has met nothing of the
+    novel classes. The labelled items are judged the same way: as known ones by a classifier without their fold of
+    rows, as novel ones by a classifier without their class.
+
+    Parameters
+    ----------
+    known, novel : ndarray, shape (|D^l|, F)
+        Evidence of the labelled items as they are and with their own class hidden.
+    unlabelled : ndarray, shape (|D^u|, F)
+        Evidence of the unlabelled items.
+    classes, folds : ndarray of int64, shape (|D^l|,)
+        Class of each labelled item, and its fold of rows.
+    random_state : int
+        Seed of the folds of classes.
+    """
+    n = len(classes)
+    # By items a few huge classes would decide what novelty looks like, by classes the many tiny ones: half-way.
+    per_class = 1.0 / np.sqrt(np.bincount(classes)[classes])
+    weights = np.concatenate([np.ones(n), per_class * n / per_class.sum()])
+    rows, target = np.concatenate([known, novel]), np.repeat([1, 0], n)
+    class_fold = _class_folds(classes, random_state)
+    held_out = np.zeros(2 * n)
+    for split, wanted in ((folds, target == 1), (class_fold, target == 0)):
+        for fold in np.unique(split):
+            inside = np.tile(split == fold, 2)
+            rest = np.ones_like(inside) if inside.all() else ~inside  # one fold alone can't be held out
+            fitted = LogisticRegression.fit(rows[rest], target[rest], weights[rest])
+            held_out[inside & wanted] = fitted.log_odds(rows[inside & wanted])
+    model = LogisticRegression.fit(rows, target, weights)
+    slope, offset = calibrate(held_out, target, weights)
+    odds = slope * np.concatenate([held_out, model.log_odds(unlabelled)]) + offset
+    auc = float(roc_auc_score(target, held_out, sample_weight=weights))
+    return KnownShare(mixture_share(odds[2 * n :]), odds[2 * n :], odds[:n], odds[n : 2 * n], auc)
+
+
+def mixture_share(log_odds: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> float:
+    """Maximum-likelihood α of α·p_known + (1−α)·p_novel, given the log-odds log p_known/p_novel of each item.
+
+    The log-likelihood is concave in α: its slope is bisected on [0, 1].
+    """
+    ratio = np.exp(np.clip(log_odds, -30, 30)) - 1.0
+    w = np.ones(len(ratio)) if weights is None else weights
+    low, high = 0.0, 1.0
+    for _ in range(32):
+        middle = (low + high) / 2
+        # A flat likelihood (no evidence at all) ends at 1: nothing speaks for a novel class.
+        rising = float((w * ratio / (1.0 + middle * ratio)).sum()) >= 0
+        low, high = (middle, high) if rising else (low, middle)
+    return (low + high) / 2
+
+
+def evidence(
+    z: NDArray[np.float32],
+    y: NDArray[np.int64],
+    graph: NeighbourGraph,
+    folds: NDArray[np.int64],
+    items: NDArray[np.int64] | None = None,
+) -> NDArray[np.float64]:
+    """Evidence (n, F) for "known" of all items, or of n of them, among which all that are labelled must be.
+
+    Cross-fitted: whitening and class means come from the labels of the other folds, and unlabelled items are in folds
+    too, so that a labelled item and an unlabelled one of the same class are treated alike.
+    """
+    items = np.arange(len(z)) if items is None else items
+    inner, classes, fold_of = z[items], y[items], folds[items]
+    n_classes, ranks = int(y.max()) + 1, _ranks(y)
+    parts: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
+    for fold in np.unique(fold_of):
+        others = np.where(fold_of == fold, UNLABELLED, classes)
+        white = within_class_whitening(inner, others, n_classes)
+        means, counts = class_means(white, others, n_classes)
+        means = normalise(means)
+        inside = np.flatnonzero(fold_of == fold)
+        for start in range(0, len(inside), BLOCK):
+            rows = inside[start : start + BLOCK]
+            cosine = (white[rows] @ means.T).astype(np.float64)
+            cosine[:, counts == 0] = -1.0
+            parts.append((rows, _evidence_rows(cosine, y, graph, items[rows], ranks)))
+    return _gathered(parts, len(items))
+
+
+def hidden_evidence(
+    z: NDArray[np.float32], y: NDArray[np.int64], graph: NeighbourGraph, random_state: int
+) -> NDArray[np.float64]:
+    """Evidence (|D^l|, F) of the labelled items with their own class hidden.
+
+    No novel class has helped to whiten the features. So the whitening comes from other classes: folds of whole classes.
+    """
+    labelled = np.flatnonzero(y != UNLABELLED)
+    classes, inner = y[labelled], z[labelled]
+    n_classes, ranks = int(y.max()) + 1, _ranks(y)
+    fold_of = _class_folds(classes, random_state)
+    parts: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
+    for fold in np.unique(fold_of):
+        white = within_class_whitening(inner, np.where(fold_of == fold, UNLABELLED, classes), n_classes)
+        means, counts = class_means(white, classes, n_classes)
+        means = normalise(means)
+        inside = np.flatnonzero(fold_of == fold)
+        for start in range(0, len(inside), BLOCK):
+            rows = inside[start : start + BLOCK]
+            cosine = (white[rows] @ means.T).astype(np.float64)
+            cosine[:, counts == 0] = -1.0
+            parts.append((rows, _evidence_rows(cosine, y, graph, labelled[rows], ranks, hide=classes[rows])))
+    return _gathered(parts, len(labelled))
+
+
+def _evidence_rows(
+    cosine: NDArray[np.float64],
+    y: NDArray[np.int64],
+    graph: NeighbourGraph,
+    rows: NDArray[np.int64],
+    ranks: int,
+    hide: NDArray[np.int64] | None = None,
+) -> NDArray[np.float64]:
+    """Evidence (B, F) of some rows from their cosines to the class means (B, C); `hide` hides a class of each."""
+    labels = y[graph.indices[rows, :NEIGHBOURS]]
+    if hide is not None:
+        cosine = cosine.copy()
+        cosine[np.arange(len(hide)), hide] = -1.0
+        labels = np.where(labels == hide[:, None], UNLABELLED, labels)
+    return _evidence_columns(cosine, labels, graph.similarities[rows, :NEIGHBOURS].astype(np.float64), ranks)
+
+
+def _ranks(y: NDArray[np.int64]) -> int:
+    """How many nearest classes every item has, also one whose own class is hidden: at most `RANKS`.
+
+    What a hidden item can't have no item is asked for: a gap to a class that isn't there would tell the two apart.
+    """
+    return max(1, min(RANKS, len(np.unique(y[y != UNLABELLED])) - 1))
+
+
+def _gathered(parts: list[tuple[NDArray[np.int64], NDArray[np.float64]]], n: int) -> NDArray[np.float64]:
+    table = np.zeros((n, parts[0][1].shape[1]))
+    for rows, block in parts:
+        table[rows] = block
+    return table
+
+
+def _class_folds(classes: NDArray[np.int64], random_state: int) -> NDArray[np.int64]:
+    """Fold of each item, the same for all items of a class."""
+    fold_of = np.random.RandomState(random_state).permutation(int(classes.max()) + 1) % FOLDS
+    folds: NDArray[np.int64] = fold_of[classes].astype(np.int64)
+    return folds
+
+
+def _evidence_columns(
+    cosine: NDArray[np.float64], labels: NDArray[np.int64], similarity: NDArray[np.float64], ranks: int
+) -> NDArray[np.float64]:
+    """Evidence (B, F) from cosines to class means (B, C), labels (B, k) and similarities (B, k) of the neighbours.
+
+    With fewer `ranks` than `RANKS` what needs more classes is 0 for all.
+    """
+    b, k = labels.shape
+    top = -np.sort(np.partition(-cosine, ranks - 1, axis=1)[:, :ranks], axis=1)
+    gaps = np.zeros((b, RANKS - 1))
+    gaps[:, : ranks - 1] = top[:, :-1] - top[:, 1:]
+    spread = np.zeros(b)
+    if ranks == RANKS:
+        spread = np.log(np.exp((cosine - top[:, :1]) / TEMPERATURE).sum(axis=1))
+    is_labelled = labels != UNLABELLED
+    shares = [is_labelled[:, :n].mean(axis=1) for n in (5, 10, k)]
+    votes = np.zeros((b, cosine.shape[1] + 1))
+    np.add.at(votes, (np.arange(b)[:, None], labels), 1.0)  # the last column takes the unlabelled
+    first = np.where(is_labelled.any(axis=1), is_labelled.argmax(axis=1), k)
+    nearest_labelled = np.where(first < k, similarity[np.arange(b), np.minimum(first, k - 1)], similarity[:, -1])
+    columns = [
+        top[:, 0],
+        *gaps.T,
+        spread,
+        *shares,
+        votes[:, :-1].max(axis=1) / k,
+        np.log1p(first),
+        nearest_labelled,
+        similarity[:, 0],
+        similarity[:, min(9, k - 1)],
+    ]
+    return np.stack(columns, axis=1)
+
+
+def with_siblings(y: NDArray[np.int64], folds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The classes, ascending, whose labelled items lie in two folds or more.
+
+    Only these show what the other items of a class look like: an item that has no labelled sibling looks novel, and
+    the unlabelled items of its class nearly so.
+    """
+    labelled = y != UNLABELLED
+    pairs = np.unique(np.stack([y[labelled], folds[labelled]]), axis=1)
+    classes, n_folds = np.unique(pairs[0], return_counts=True)
+    return np.asarray(classes[n_folds >= 2], dtype=np.int64)
+
+
+def recoded(y: NDArray[np.int64], classes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Labels (N,) as places in `classes`, ascending; those of other classes are taken away."""
+    place = np.searchsorted(classes, y) % max(len(classes), 1)
+    return np.where(np.isin(y, classes), place, UNLABELLED).astype(np.int64)
+
+
+def row_folds(z: NDArray[np.float32], random_state: int) -> NDArray[np.int64]:
+    """Fold of each row, from its content alone: another order of the rows gives the same folds."""
+    return (_row_hash(z, random_state) % np.uint64(FOLDS)).astype(np.int64)
+
+
+def sibling_folds(z: NDArray[np.float32], y: NDArray[np.int64], random_state: int) -> NDArray[np.int64]:
+    """Folds of rows (N,) in which every class with two labelled items has labels in two folds.
+
+    Where chance has put all of them into one, the first by its content moves to the next.
+    """
+    folds, order = row_folds(z, random_state), np.argsort(_row_hash(z, random_state), kind="stable")
+    labelled = order[y[order] != UNLABELLED]
+    classes, first, sizes = np.unique(y[labelled], return_index=True, return_counts=True)
+    together = (sizes > 1) & ~np.isin(classes, with_siblings(y, folds))
+    moved = labelled[first[together]]
+    folds[moved] = (folds[moved] + 1) % FOLDS
+    return folds
+
+
+def _row_hash(z: NDArray[np.float32], random_state: int) -> NDArray[np.uint64]:
+    # Rounded, because a sum over rows in another order may change the last bits of the components.
+    scale = float(np.abs(z).max()) or 1.0
+    whole = np.round(z[:, :8].astype(np.float64) / scale * 1e4).astype(np.int64).view(np.uint64)
+    odd = 2 * np.random.RandomState(random_state).randint(1, 2**31, size=(1, whole.shape[1])) + 1
+    mixed: NDArray[np.uint64] = (whole * odd.astype(np.uint64)).sum(axis=1)
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    return mixed >> np.uint64(33)

@@ -1,0 +1,70 @@
+"""Files that are either whole or not there: atomic writes, checksums, Arrow metadata."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ltgcd.common.errors import InputError
+
+METADATA_KEY = b"ltgcd"
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`; it takes the place of `path` only if the block ends without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - whatever json takes
+    """Write a JSON file atomically, in a form that diffs well."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:  # noqa: ANN401 - whatever is in it
+    """Read a JSON file, or say in a sentence that it is damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is not there.") from error
+    except ValueError as error:
+        raise InputError(f"{path} is damaged (not JSON); make it again.") from error
+
+
+def with_metadata(table: pa.Table, value: dict[str, Any]) -> pa.Table:
+    """`table` with `value` as JSON in its schema's metadata."""
+    packed = json.dumps(value, ensure_ascii=False, sort_keys=True).encode()
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), METADATA_KEY: packed})
+
+
+def read_metadata(schema: pa.Schema) -> dict[str, Any]:
+    """What `with_metadata` stored, or an empty dict."""
+    try:
+        value: dict[str, Any] = json.loads((schema.metadata or {}).get(METADATA_KEY, b"{}"))
+    except ValueError:  # some other tool's use of the key
+        return {}
+    return value
+
+
+def checksum_rows(*columns: pa.Array) -> str:
+    """SHA-256 over the rows of some string columns, independent of the order of the rows."""
+    rows = pc.binary_join_element_wise(*(column.fill_null("") for column in columns), "\t")
+    ordered = rows.take(pc.sort_indices(rows))
+    return hashlib.sha256("\n".join(ordered.to_pylist()).encode()).hexdigest()

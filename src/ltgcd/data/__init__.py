@@ -1,0 +1,1 @@
+"""What a collection is and where it comes from."""

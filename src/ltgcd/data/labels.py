@@ -1,0 +1,162 @@
+"""Labels of any form as names, names as codes: what every reader of a table needs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+from numpy.typing import NDArray
+
+from ltgcd.common.errors import InputError
+from ltgcd.data.collection import UNLABELLED
+from ltgcd.data.parquet import check_columns
+
+CELL_BYTES = 1 << 24  # the longest row of a CSV
+
+
+def read_csv(path: Path) -> pa.Table:
+    """Read a CSV with every column as text; an empty cell is null."""
+    parse = pacsv.ParseOptions(newlines_in_values=True)
+    blocks = pacsv.ReadOptions(block_size=CELL_BYTES)
+    try:
+        with pacsv.open_csv(path, blocks, parse) as opened:
+            header = opened.schema.names
+        check_columns(header, path)
+        convert = pacsv.ConvertOptions(
+            column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=True, null_values=[""]
+        )
+        return pacsv.read_csv(path, blocks, parse, convert)
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is not there; give a .csv file.") from error
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if "straddling" in str(error):
+            raise InputError(
+                f"{path} has a row of more than {CELL_BYTES >> 20} MB; close the quote that was left open, or shorten "
+                "the cell."
+            ) from error
+        raise InputError(
+            f"{path} can't be read as a CSV with a header line ({str(error).splitlines()[0]}); save it as UTF-8, "
+            "comma-separated."
+        ) from error
+
+
+def strings(
+    column: pa.ChunkedArray | pa.Array, name: str, owner: Path | str, form: pa.DataType | None = None
+) -> pa.StringArray:
+    """A column as text (of the Arrow type `form`), or say in a sentence that it is none."""
+    try:
+        text = column.cast(form or pa.string())
+        text = text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
+        text.validate(full=True)  # parquet takes any bytes for text; nothing after this would say where they are
+    except pa.ArrowException as error:
+        raise InputError(
+            f"{owner} has a column '{name}' of type {column.type} that can't be read as text; save it as UTF-8 text."
+        ) from error
+    return text
+
+
+def label_names(column: pa.ChunkedArray | pa.Array, owner: Path | str) -> pa.StringArray:
+    """Labels of any sensible type as names; null = unlabelled. Numbers and words must not be mixed."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), pa.string())
+    if pa.types.is_floating(array.type):
+        array = array.cast(pa.float64())
+        array = pc.if_else(pc.is_nan(array), None, array)
+        # Beyond 2^53 a float stands for several whole numbers, so that classes would be merged without a word.
+        whole = pc.and_(pc.equal(array, pc.floor(array)), pc.less_equal(pc.abs(array), 2.0**53))
+        if pc.any(pc.invert(whole)).as_py():
+            raise InputError(f"{owner} has labels that are not whole numbers; use class names or integers.")
+        array = array.cast(pa.int64())
+    if pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
+        text = array.cast(pa.string())
+        return text if pa.types.is_boolean(array.type) else _numbers(text, owner)
+    if not any(of(array.type) for of in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)):
+        raise InputError(f"{owner} has labels of type {array.type}; use class names or integers.")
+    text = pc.utf8_trim_whitespace(strings(array, "label", owner))
+    text = pc.if_else(pc.equal(text, ""), None, text)
+    numeric = pc.match_substring_regex(text, r"^-?\d+(\.0*)?$")
+    if not pc.any(numeric).as_py():
+        return text
+    if not pc.all(numeric).as_py():
+        number = text.filter(pc.fill_null(numeric, False))[0]
+        word = text.filter(pc.fill_null(pc.invert(numeric), False))[0]
+        raise InputError(
+            f"{owner} mixes label types: '{number}' is a number and '{word}' is a name; write all labels as names, "
+            "or all as integers."
+        )
+    return _numbers(pc.replace_substring_regex(text, r"\.0*$", ""), owner)
+
+
+def _numbers(text: pa.StringArray, owner: Path | str) -> pa.StringArray:
+    """Whole numbers as names: -1 is unlabelled. As text, for a class may be called by a number of any length.
+
+    Leading zeros stay: a folder called 007 and the label 007 are one class.
+    """
+    text = pc.if_else(pc.match_substring_regex(text, r"^-0*1$"), None, text)
+    negative = text.filter(pc.fill_null(pc.starts_with(text, "-"), False))
+    if len(negative):
+        raise InputError(f"{owner} has the label {negative[0]}; use -1 (or nothing) for unlabelled.")
+    return text
+
+
+def names_of(codes: NDArray[np.int64], class_names: tuple[str, ...]) -> pa.StringArray:
+    """Names of some class codes; null for -1."""
+    return pa.array(class_names, pa.string()).take(pa.array(codes, mask=codes == UNLABELLED))
+
+
+def sorted_names(names: pa.StringArray) -> list[str]:
+    """Distinct names in order; numbers by value."""
+    distinct = [name for name in pc.unique(names).to_pylist() if name is not None]
+    if not all(is_number(name) for name in distinct):
+        return sorted(distinct)
+    return sorted(distinct, key=lambda name: (len(name.lstrip("0")), name.lstrip("0"), name))
+
+
+def is_number(name: str) -> bool:
+    """Whether a class is called by a whole number (Python takes "²" for a digit, but not for a number)."""
+    return name.isascii() and name.isdigit()
+
+
+def codes_of(names: pa.StringArray, classes: list[str]) -> NDArray[np.int64]:
+    """Positions of some names in `classes`; -1 for null and for names that are not there."""
+    codes = pc.fill_null(pc.index_in(names, pa.array(classes, pa.string()), skip_nulls=True), UNLABELLED)
+    return np.asarray(codes.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def integer_names(values: NDArray[Any], names: tuple[str, ...], owner: Path, array: str) -> pa.StringArray:
+    """Names of integer labels: by value where `names` reaches, else the number itself."""
+    if values.dtype.kind not in "iuf":
+        raise InputError(f"{owner} has {array} of type {values.dtype}; use integers, -1 for unlabelled.")
+    # Arrow knows neither the other byte order nor all widths of floats.
+    native = np.float64 if values.dtype.kind == "f" else values.dtype.newbyteorder("=")
+    text = label_names(pa.array(values.astype(native, copy=False)), f"{owner} ({array})")
+    if not names:
+        return text
+    by_value = pc.index_in(text, pa.array([str(i) for i in range(len(names))], pa.string()), skip_nulls=True)
+    beyond = text.filter(pc.and_(pc.is_null(by_value), pc.is_valid(text)))
+    clash = beyond.filter(pc.is_in(beyond, pa.array(names, pa.string())))
+    if len(clash):
+        raise InputError(
+            f"{owner} has a class {clash[0]} without a name in {array}, but gives that name to another class; name "
+            "every class in class_names."
+        )
+    return pc.coalesce(pa.array(names, pa.string()).take(by_value), text)
+
+
+def class_label_columns(schema: pa.Schema) -> dict[str, list[str]]:
+    """Columns with class names in Hugging Face's metadata; none where it is absent or of another form."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return {
+            key: [str(n) for n in f["names"]] for key, f in features.items() if isinstance(f, dict) and "names" in f
+        }
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {}

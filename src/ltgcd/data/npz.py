@@ -1,0 +1,58 @@
+"""Archives of arrays (.npz): read with one sentence for what is wrong, written without holding a large array whole."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from ltgcd.common.errors import InputError
+from ltgcd.common.files import atomic_path
+
+
+class Rows(NamedTuple):
+    """An array of float32 that comes in blocks of rows."""
+
+    shape: tuple[int, ...]
+    blocks: Iterable[NDArray[np.float32]]
+
+
+def read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an archive, none of which may hold Python objects."""
+    try:
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise ValueError("one array, not an archive")
+        with archive:
+            # Taken out once: every access to a member of the archive reads it again.
+            arrays = {name: archive[name] for name in archive.files}
+        if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+            raise ValueError("a member that is no array")
+    except MemoryError as error:
+        raise InputError(f"{path} does not fit into memory ({error}); split it, or check that it is whole.") from error
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, KeyError, RuntimeError) as error:
+        raise InputError(
+            f"{path} can't be read as an .npz of plain arrays (it may be truncated or hold Python objects); "
+            "save it again with np.savez(path, x=..., y=...)."
+        ) from error
+    return arrays
+
+
+def write_npz(path: Path, arrays: Mapping[str, NDArray[Any] | Rows]) -> None:
+    """Write what `np.savez` would, but atomically and with `Rows` written as they come."""
+    with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w", allowZip64=True) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                if not isinstance(array, Rows):
+                    npy.write_array(member, array, allow_pickle=False)
+                    continue
+                header = {"descr": npy.dtype_to_descr(np.dtype(np.float32)), "fortran_order": False}
+                npy.write_array_header_1_0(member, {**header, "shape": array.shape})
+                for block in array.blocks:
+                    member.write(np.ascontiguousarray(block, dtype=np.float32).tobytes())

@@ -1,0 +1,1 @@
+"""From a partly labelled table of vectors to classes: the pure pipeline, rehearsals, new categories."""

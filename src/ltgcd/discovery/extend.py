@@ -1,0 +1,89 @@
+"""New items after those of a run, arrays in and arrays out: label them, and append the classes that they need."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ltgcd.data.collection import UNLABELLED
+from ltgcd.discovery.new_categories import new_categories
+from ltgcd.features.views import Views
+from ltgcd.graph.whitening import class_means, normalise
+from ltgcd.run.predict import extended
+from ltgcd.training.fit import FittedModel
+from ltgcd.training.loop import predict
+
+
+class Extension(NamedTuple):
+    """What new items are, and what they add to the model.
+
+    Attributes
+    ----------
+    fitted : FittedModel
+        The model with the appended classes.
+    labels, confidence, unsure : ndarrays, shape (M,)
+        Of the new items.
+    prototypes, prior, sizes : ndarrays, shapes (a, d), (a,) and (a,)
+        Of the appended classes; see `ltgcd.run.predict.extended`.
+    """
+
+    fitted: FittedModel
+    labels: NDArray[np.int64]
+    confidence: NDArray[np.float32]
+    unsure: NDArray[np.bool_]
+    prototypes: NDArray[np.float32]
+    prior: NDArray[np.float64]
+    sizes: NDArray[np.int64]
+
+
+def extend(
+    fitted: FittedModel,
+    views: Views,
+    x: NDArray[np.floating],
+    y: NDArray[np.int64],
+    classes: NDArray[np.int64],
+    given: NDArray[np.int64],
+    random_state: int = 0,
+) -> Extension:
+    """Label M new items that come after N items of a run, and append the classes that they need.
+
+    Parameters
+    ----------
+    fitted : FittedModel
+        Model of the run.
+    views : Views
+        Test views of the M new items.
+    x : ndarray, shape (N + M, D)
+        Features of all items.
+    y : ndarray of int64, shape (N,)
+        Labels that people gave to the run's items, -1 without.
+    classes : ndarray of int64, shape (N,)
+        Class of each item of the run, -1 where it is not sure of it (see `ltgcd.run.directory.core`).
+    given : ndarray of int64, shape (M,)
+        Labels that people gave to the new items, -1 without; from `fitted.k` on they are classes of their own.
+    random_state : int
+        Seed.
+    """
+    n, m = len(classes), len(given)
+    features, outputs = predict(fitted.model, views, np.arange(m), torch.device("cpu"))
+    h, logits = normalise(features.numpy()), outputs["logits"].numpy()
+    asked = np.concatenate([np.zeros(n, dtype=bool), given == UNLABELLED])
+    people = np.concatenate([y, np.where(given < fitted.n_old, given, UNLABELLED)])
+    k = max(fitted.k, int(given.max(initial=UNLABELLED)) + 1)
+    found = new_categories(x, people, np.concatenate([classes, given]), asked, k, random_state)
+    settled = np.where(given == UNLABELLED, found.labels[n:], given)
+    appended = np.where(settled < fitted.k, UNLABELLED, settled - fitted.k)
+    means, sizes = class_means(h, appended, max(k - fitted.k, int(appended.max(initial=UNLABELLED)) + 1))
+    prototypes, prior = normalise(means), sizes / (n + m)
+    larger = extended(fitted, prototypes, prior, sizes)
+    p = larger.probabilities(np.concatenate([logits, h @ prototypes.T], axis=1))
+    labels = np.where(settled == UNLABELLED, p.argmax(axis=1), settled).astype(np.int64)
+    confidence, doubtful = larger.judged(p[np.arange(m), labels], labels)
+    # An item that founded a category is there by what its neighbours say, and as surely as no other class explains it.
+    founder = (given == UNLABELLED) & (found.labels[n:] != UNLABELLED)
+    confidence = np.where(founder, found.unexplained[n:], confidence).astype(np.float32)
+    unsure = (found.alone[n:] | (doubtful & ~founder)) & (given == UNLABELLED)
+    return Extension(larger, labels, confidence, unsure, prototypes, prior, sizes)

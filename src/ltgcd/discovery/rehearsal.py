@@ -1,0 +1,205 @@
+"""How often is a label right? Rehearsed: some labelled classes are hidden, and the method is run as it always is.
+
+Items whose labels were hidden have an answer that people gave, and they are of both kinds: held-out items of known
+classes, and whole classes that the method can only find as novel ones. What it says about them teaches
+`ltgcd.training.calibration` what its confidence is worth, for novel categories too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from ltgcd.data.collection import UNLABELLED, seed_after
+from ltgcd.training.calibration import LEAST, Calibration, calibrate
+from ltgcd.training.config import Experiment
+from ltgcd.training.distributed import World
+from ltgcd.training.fit import Task, fit_model, hold_out
+
+PARTS = 4  # the labelled classes are cut into as many, and one of them is hidden at a time
+HELD_OUT = 0.2  # share of the labelled items of the other classes
+
+
+class Hidden(NamedTuple):
+    """A problem with labels taken away.
+
+    Attributes
+    ----------
+    y : ndarray of int64, shape (N,)
+        Labels that are left, as numbers of the `visible` classes, -1 without.
+    visible : ndarray of int64, shape (V,)
+        Classes that stay known, ascending.
+    asked : ndarray of int64, shape (n,)
+        Items whose label was taken away.
+    """
+
+    y: NDArray[np.int64]
+    visible: NDArray[np.int64]
+    asked: NDArray[np.int64]
+
+
+def problems(task: Task, times: int) -> list[Hidden]:
+    """Hide one part of the labelled classes after the other, and `HELD_OUT` of the labelled items of all others.
+
+    The labelled classes are cut into `PARTS`, or into one of each where they are fewer; `times` parts are used at most.
+    No class is hidden where nothing novel is looked for, or where none would be left.
+    """
+    classes = np.unique(task.y[task.y != UNLABELLED])
+    parts = [np.empty(0, dtype=np.int64)] * PARTS
+    if len(classes) > 1 and task.k > task.n_old:
+        order = np.random.RandomState(task.random_state).permutation(classes)
+        parts = np.array_split(order, min(PARTS, len(classes)))
+    found = []
+    for number, hidden in enumerate(parts[:times]):
+        visible = np.setdiff1d(np.arange(task.n_old), hidden)
+        y = np.where(np.isin(task.y, visible), np.searchsorted(visible, task.y), UNLABELLED)
+        y, _ = hold_out(y, HELD_OUT, seed_after(task.random_state, number))
+        found.append(Hidden(y, visible, np.flatnonzero((task.y != UNLABELLED) & (y == UNLABELLED))))
+    return found
+
+
+class Rehearsed(NamedTuple):
+    """What the method said about items that people had labelled.
+
+    Attributes
+    ----------
+    items : ndarray of int64, shape (n,)
+        Which they are; an item may have been asked for in several rehearsals.
+    confidence : ndarray, shape (n,)
+        Of what it said.
+    size : ndarray of int64, shape (n,)
+        Unlabelled items about which it said the same.
+    classes : ndarray of int64, shape (n,)
+        What people had said.
+    right, novel, hidden : ndarray of bool, shape (n,)
+        Whether that is right, whether it is a novel category, and whether the class of the item was hidden.
+    """
+
+    items: NDArray[np.int64]
+    confidence: NDArray[np.float32]
+    size: NDArray[np.int64]
+    classes: NDArray[np.int64]
+    right: NDArray[np.bool_]
+    novel: NDArray[np.bool_]
+    hidden: NDArray[np.bool_]
+
+
+def judge(
+    items: NDArray[np.int64],
+    p: NDArray[np.float32],
+    sizes: NDArray[np.int64],
+    labels: NDArray[np.int64],
+    visible: NDArray[np.int64],
+) -> Rehearsed:
+    """Compare probabilities (n, K) of the asked items, in classes of these sizes (K,), with their labels (n,).
+
+    An item of a visible class is right in that class. A hidden class is whichever novel category the Hungarian gives
+    it, by the items of all hidden classes. What nobody has labelled can't compete for a category, so a hidden class
+    that fell into that of a really novel one counts as found: for novel labels the result is somewhat too kind.
+    """
+    said = p.argmax(axis=1)
+    novel, hidden = said >= len(visible), ~np.isin(labels, visible)
+    right = ~hidden & (said == np.searchsorted(visible, labels))
+    found = np.flatnonzero(hidden & novel)
+    if len(found):
+        classes, t = np.unique(labels[found], return_inverse=True)
+        w = np.zeros((len(classes), p.shape[1]), dtype=np.int64)
+        np.add.at(w, (t, said[found]), 1)
+        rows, columns = linear_sum_assignment(-w)
+        matched = np.full(len(classes), UNLABELLED)
+        matched[rows] = columns
+        right[found] = said[found] == matched[t]
+    return Rehearsed(items, p.max(axis=1), sizes[said], labels, right, novel, hidden)
+
+
+class Worth(NamedTuple):
+    """What confidences are worth: of the collection's own items, which neighbours have helped, and of new ones."""
+
+    together: Calibration
+    alone: Calibration
+
+
+def rehearse(
+    task: Task,
+    experiment: Experiment,
+    novel_share: float,
+    times: int,
+    *,
+    folder: Path | None = None,
+    notify: Callable[[str], None] = lambda _message: None,
+    world: World | None = None,
+) -> Worth | None:
+    """Learn what the method's confidence is worth on this task, or None where too few items are labelled.
+
+    Parameters
+    ----------
+    task, experiment : Task, Experiment
+        As they are given to `ltgcd.training.fit.fit_model`.
+    novel_share : float
+        Share of D^u that the method has called novel.
+    times : int
+        How many rehearsals at most, each with another part of the classes hidden.
+    folder : path, optional
+        For the checkpoints: a rehearsal goes on where it was stopped.
+    notify : callable
+        Told in a sentence what happens.
+    world : World, optional
+        Processes that train together.
+    """
+    hidden = problems(task, times)
+    if sum(len(problem.asked) for problem in hidden) < LEAST:
+        notify("too few items are labelled to learn what a confidence is worth; it is the model's own")
+        return None
+    runs: tuple[list[Rehearsed], list[Rehearsed]] = ([], [])
+    for number, problem in enumerate(hidden, 1):
+        away = task.n_old - len(problem.visible)
+        classes = "class" if away == 1 else "classes"
+        notify(f"rehearsal {number} of {len(hidden)}, {away} known {classes} hidden: what is a confidence worth?")
+        fit = fit_model(
+            task._replace(y=problem.y, n_old=len(problem.visible), random_state=seed_after(task.random_state, number)),
+            experiment,
+            folder=folder / str(number) if folder else None,
+            notify=notify,
+            world=world,
+        )
+        asked, labels = problem.asked, task.y[problem.asked]
+        for several, p in zip(runs, (fit.probabilities, fit.alone), strict=True):
+            several.append(judge(asked, p[asked], fit.fitted.sizes, labels, problem.visible))
+    together, alone = (
+        _learnt(
+            Rehearsed(*(np.concatenate(column) for column in zip(*several, strict=True))),
+            novel_share,
+            task.random_state,
+        )
+        for several in runs
+    )
+    return Worth(together, alone) if together and alone else None
+
+
+def _learnt(said: Rehearsed, novel_share: float, random_state: int) -> Calibration | None:
+    if not said.hidden.any():
+        # Nothing was there to be found: what is said about novel labels would only ever be that they are wrong.
+        said = Rehearsed(*(column[~said.novel] for column in said))  # type: ignore[arg-type]
+    weights = expected_weights(said.novel, said.hidden, novel_share)
+    return calibrate(
+        said.confidence, said.right, said.novel, said.size, said.classes, said.items, weights, random_state
+    )
+
+
+def expected_weights(novel: NDArray[np.bool_], hidden: NDArray[np.bool_], novel_share: float) -> NDArray[np.float64]:
+    """Weights (n,), of mean 1, by which items of hidden and of visible classes are as many as they are in D^u.
+
+    How many are novel there is not known, only how many were called so. With t and f the shares of hidden and of
+    visible items that were called novel, x of the items being novel makes f + x (t − f) be called so.
+    """
+    n, n_hidden = len(hidden), int(hidden.sum())
+    if not 0 < n_hidden < n:
+        return np.ones(n)
+    t, f = float(novel[hidden].mean()), float(novel[~hidden].mean())
+    share = float(np.clip((novel_share - f) / (t - f), 0, 1)) if t > f else novel_share
+    return np.where(hidden, share * n / n_hidden, (1 - share) * n / (n - n_hidden))

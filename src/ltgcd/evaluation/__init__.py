@@ -1,0 +1,1 @@
+"""The metric; the only place where the truth is read."""

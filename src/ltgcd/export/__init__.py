@@ -1,0 +1,1 @@
+"""A run's labels in the formats of other tools."""

@@ -1,0 +1,1 @@
+"""From items to vectors: backbones, the cache of their activations, views."""

@@ -1,0 +1,90 @@
+"""What runs a trunk: torch on the best device there is, or OpenVINO on a CPU."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from ltgcd.common.errors import InputError
+from ltgcd.features.backbones.base import Backbone
+
+Engine = Literal["torch", "openvino"]
+Run = Callable[[Any], NDArray[np.float32]]
+
+
+def make_engine(backbone: Backbone, engine: str, batch_size: int) -> Run:
+    """A function from a batch of the trunk's input to its activations (B, *activation_shape) in float32."""
+    if engine == "torch":
+        return torch_engine(backbone)
+    if engine == "openvino":
+        return openvino_engine(backbone, batch_size)
+    raise InputError(f"There is no engine '{engine}'; choose torch or openvino.")
+
+
+def half_precision(device: torch.device) -> torch.dtype | None:
+    """The short floats of a device: bfloat16 on a GPU that computes with it, float16 on an older one, none on a CPU.
+
+    On a CPU both are far slower than float32.
+    """
+    if device.type != "cuda":
+        return None
+    return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+
+
+def torch_engine(backbone: Backbone) -> Run:
+    """Torch: on a GPU in half precision where there is one, else on the CPU in float32."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    half = half_precision(device)
+    trunk = backbone.trunk.to(device)
+
+    def run(batch: torch.Tensor | Sequence[str]) -> NDArray[np.float32]:
+        inputs = batch.to(device) if isinstance(batch, torch.Tensor) else batch
+        with torch.inference_mode(), torch.autocast(device.type, dtype=half, enabled=half is not None):
+            activations: torch.Tensor = trunk(inputs)
+        return activations.float().cpu().numpy()
+
+    return run
+
+
+def openvino_engine(backbone: Backbone, batch_size: int) -> Run:
+    """OpenVINO on the CPU, in float32, for one size of batch; a smaller batch is filled up."""
+    if backbone.kind != "image" or backbone.preprocessing is None:
+        raise InputError(f"OpenVINO runs image backbones only, not '{backbone.name}'; leave out --engine.")
+    try:
+        import openvino as ov  # noqa: PLC0415 - optional
+    except ImportError as error:
+        raise InputError("OpenVINO is not installed: pip install 'ltgcd[openvino]', or leave out --engine.") from error
+    size = backbone.preprocessing.image_size
+    shape = (batch_size, 3, size, size)
+    with warnings.catch_warnings():  # tracing fixes the padding to this image size, which is what is wanted
+        warnings.simplefilter("ignore")
+        model = ov.convert_model(_Plain(backbone.trunk), example_input=torch.zeros(shape), input=[shape])
+    settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+    compiled = ov.Core().compile_model(model, "CPU", settings)
+
+    def run(batch: torch.Tensor) -> NDArray[np.float32]:
+        n = len(batch)
+        if n < batch_size:
+            batch = torch.cat([batch, batch.new_zeros(batch_size - n, *batch.shape[1:])])
+        result: NDArray[np.float32] = compiled(batch.contiguous().numpy())[0][:n]
+        return result
+
+    return run
+
+
+class _Plain(nn.Module):
+    """The trunk behind a signature that the converter can trace."""
+
+    def __init__(self, trunk: nn.Module) -> None:
+        super().__init__()
+        self.trunk = trunk
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        activations: torch.Tensor = self.trunk(images)
+        return activations

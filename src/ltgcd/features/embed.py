@@ -1,0 +1,370 @@
+"""Run a frozen trunk over a collection once: sharded, resumable, cached by content, model and preprocessing.
+
+Kill it at any moment and run it again: finished shards are kept and the result is byte for byte that of a run without
+interruption, because a shard is computed in batches that depend on nothing but the items still to do, in reading order.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import itertools
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+
+from ltgcd.common.errors import InputError
+from ltgcd.common.files import atomic_path
+from ltgcd.common.progress import progress
+from ltgcd.data.collection import Collection, Source
+from ltgcd.data.npz import Rows
+from ltgcd.data.sources import write_embeddings
+from ltgcd.features.backbones.base import Backbone
+from ltgcd.features.backbones.engines import Run, make_engine
+from ltgcd.features.cache import (
+    FORMAT,
+    INDEX_FILE,
+    SKIPPED_FILE,
+    SOURCE_FILE,
+    claim,
+    open_features,
+    read_shards,
+    remove_shard,
+    sweep,
+    write_shard,
+)
+
+BATCH = 16  # fastest on a CPU, where a larger batch falls out of the cache
+SHARD_BYTES = 64 << 20  # a shard is held in memory, and a kill loses at most one
+SHARD_ITEMS = 2048
+
+
+@dataclass(frozen=True)
+class EmbedResult:
+    """What an embedding run did.
+
+    `n` items have features of length `dim`; `skipped` lists (id, reason) of those that could not be read; `embedded`
+    were computed now, at `images_per_second`; the rest was cached.
+    """
+
+    n: int
+    dim: int
+    skipped: tuple[tuple[str, str], ...]
+    embedded: int
+    images_per_second: float
+    disk_bytes: int
+    path: Path
+
+
+def embed(
+    source: Source,
+    backbone: Backbone,
+    folder: Path | str,
+    *,
+    views: int = 0,
+    engine: str = "torch",
+    strict: bool = False,
+    notify: Callable[[str], None] = lambda _message: None,
+) -> EmbedResult:
+    """Compute and store the activations of the test view and of `views` training views of every item.
+
+    Parameters
+    ----------
+    source : Source
+        Images, texts or vectors; its labels go into ``features.npz``, which is a source for the next step.
+    backbone : Backbone
+        A trunk of the same kind as the source.
+    folder : path
+        Where the features go; if it holds some of them, only the others are computed.
+    views : int
+        Training views an image (texts and vectors have none: dropout makes theirs in training).
+    engine : {"torch", "openvino"}
+        What runs the trunk.
+    strict : bool
+        Stop at the first broken image instead of skipping and reporting it.
+    notify : callable
+        Told what is about to happen, a sentence at a time.
+    """
+    folder, collection = Path(folder), source.collection
+    _check_kind(collection, backbone, views)
+    claim(folder, cache_key(backbone, views, engine))
+    with _lock(folder):
+        sweep(folder)
+        whole, damaged = read_shards(folder, verify=True)
+        for number in damaged:
+            notify(f"shard {number} in {folder} is damaged; its items are embedded again")
+            remove_shard(folder, number)
+        cached = _cached(collection, whole)
+        todo = collection.items.reading_order()
+        todo = todo[~cached[todo]]
+        item_bytes = 2 * (1 + views) * int(np.prod(backbone.activation_shape))
+        # Besides the shards: features.npz, with ids and labels, and about 60 bytes of index an item, twice.
+        _check_room(folder, len(todo) * item_bytes + len(collection) * (4 * backbone.dim + 128), notify)
+        started = time.perf_counter()
+        if len(todo):
+            run = make_engine(backbone, engine, BATCH)
+            free = _free_numbers(collection.ids.take(todo), whole)
+            job = _Job(collection, backbone, run, views, strict)
+            size = max(BATCH, min(SHARD_ITEMS, SHARD_BYTES // item_bytes) // BATCH * BATCH)
+            with progress(f"embedding ({backbone.name})", len(todo)) as advance:
+                for start in range(0, len(todo), size):
+                    activations, table = _embed_shard(job, todo[start : start + size], advance)
+                    write_shard(folder, next(free), activations, table)
+        rate = len(todo) / max(time.perf_counter() - started, 1e-9) if len(todo) else 0.0
+        skipped = _write_index(folder, collection)
+        _write_features(folder, source, backbone)
+    total = sum(path.stat().st_size for path in folder.glob("shard-*.npy"))
+    n = len(collection) - len(skipped)
+    return EmbedResult(n, backbone.dim, tuple(skipped), len(todo), rate, total, folder)
+
+
+def cache_key(backbone: Backbone, views: int, engine: str) -> dict[str, Any]:
+    """Everything that decides the numbers besides the items themselves."""
+    return {
+        "format": FORMAT,
+        "backbone": backbone.name,
+        "trunk": backbone.fingerprint,
+        "preprocessing": backbone.preprocessing.fingerprint if backbone.preprocessing else None,
+        "activation_shape": list(backbone.activation_shape),
+        "dim": backbone.dim,
+        "views": views,
+        "engine": engine,
+    }
+
+
+def _digest(item: Any) -> bytes:  # noqa: ANN401 - bytes, str or a vector
+    if isinstance(item, np.ndarray):
+        item = item.tobytes()
+    return hashlib.blake2b(item.encode() if isinstance(item, str) else item, digest_size=16).digest()
+
+
+# ---------------------------------------------------------------- one shard
+
+
+_Batch = tuple[list[Any], list[bytes], dict[int, str]]
+
+
+class _Job(NamedTuple):
+    collection: Collection
+    backbone: Backbone
+    run: Run
+    views: int
+    strict: bool
+
+
+def _embed_shard(
+    job: _Job, rows: NDArray[np.int64], advance: Callable[[int], None]
+) -> tuple[NDArray[np.float16], pa.Table]:
+    """Activations (rows that could be read, 1 + V, …) and a table of all rows: id, digest, row or reason."""
+    activations = np.empty((len(rows), 1 + job.views, *job.backbone.activation_shape), dtype=np.float16)
+    ids = job.collection.ids.take(rows)
+    hashes: list[bytes] = []
+    reasons: list[str | None] = []
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for start, (batches, batch_hashes, failures) in zip(
+            range(0, len(rows), BATCH), _loaded(job, rows, pool), strict=True
+        ):
+            if job.strict and failures:
+                position, reason = next(iter(failures.items()))
+                raise InputError(f"'{ids[start + position]}': {reason}")
+            stop = start + len(batch_hashes)
+            with np.errstate(over="ignore"):  # looked for below
+                for view, batch in enumerate(batches):
+                    activations[start:stop, view] = job.run(batch)
+            hashes += batch_hashes
+            reasons += [failures.get(position) for position in range(len(batch_hashes))]
+            advance(len(batch_hashes))
+    good = np.array([reason is None for reason in reasons])
+    kept = activations if good.all() else activations[good]
+    if not np.isfinite(kept).all():
+        raise InputError(
+            f"The activations of {job.backbone.name} are too large for half precision; use another backbone."
+        )
+    row = pa.array(np.cumsum(good) - 1, pa.int32(), mask=~good)
+    table = pa.table({"id": ids, "digest": pa.array(hashes, pa.binary(16)), "row": row, "reason": reasons})
+    return kept, table.cast(_SHARD_SCHEMA)
+
+
+_SHARD_SCHEMA = pa.schema({"id": pa.string(), "digest": pa.binary(16), "row": pa.int32(), "reason": pa.string()})
+
+
+def _loaded(job: _Job, rows: NDArray[np.int64], pool: ThreadPoolExecutor) -> Iterator[_Batch]:
+    """The batches of a shard in order.
+
+    With a GPU the next one is decoded while the trunk works on this one. On a CPU both want the same cores, and taking
+    turns is nearly twice as fast as fighting for them.
+    """
+    parts = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
+    if not torch.cuda.is_available():
+        yield from (_load(job, part, pool) for part in parts)
+        return
+    with ThreadPoolExecutor(1) as ahead:
+        waiting = ahead.submit(_load, job, parts[0], pool)
+        for following in [*parts[1:], None]:
+            batch = waiting.result()
+            if following is not None:
+                waiting = ahead.submit(_load, job, following, pool)
+            yield batch
+
+
+def _load(job: _Job, rows: NDArray[np.int64], pool: ThreadPoolExecutor) -> _Batch:
+    """The trunk's input for each view, the digests, and the failures by position. Failed rows are kept, as zeros."""
+    contents: Any = job.collection.items.take(rows)
+    hashes = [_digest(item) for item in contents]
+    if job.backbone.kind == "text":
+        return [contents], hashes, {}
+    if job.backbone.kind == "vector":
+        return [torch.from_numpy(contents)], hashes, {}
+    preprocessing = job.backbone.preprocessing
+    assert preprocessing is not None
+    ids = job.collection.ids.take(rows).to_pylist()
+    pixels, failures = preprocessing.load_views(contents, ids, job.views, pool)
+    return [preprocessing.to_batch(pixels[:, view]) for view in range(1 + job.views)], hashes, dict(failures)
+
+
+# ---------------------------------------------------------------- what is there already
+
+
+def _cached(collection: Collection, shards: dict[int, pa.Table]) -> NDArray[np.bool_]:
+    """Mask of the items that a shard holds with the same id and the same content."""
+    cached = np.zeros(len(collection), dtype=np.bool_)
+    if not shards:
+        return cached
+    table = pa.concat_tables(shards.values())
+    digests = table.column("digest").combine_chunks().take(_newest(collection.ids, table))
+    order = collection.items.reading_order()
+    order = order[np.asarray(digests.is_valid())[order]]
+    with progress("checking what is there", len(order)) as advance:
+        for start in range(0, len(order), 2 * BATCH):
+            rows = order[start : start + 2 * BATCH]
+            contents: Any = collection.items.take(rows)
+            held = digests.take(rows).to_pylist()
+            cached[rows] = [_digest(item) == digest for item, digest in zip(contents, held, strict=True)]
+            advance(len(rows))
+    return cached
+
+
+def _newest(ids: pa.StringArray, table: pa.Table) -> pa.Array:
+    """Row of each id in the table of all shards, the last where there are more; null where there is none."""
+    return pc.subtract(len(table) - 1, pc.index_in(ids, table.column("id").combine_chunks()[::-1]))
+
+
+def _free_numbers(ids: pa.StringArray, shards: dict[int, pa.Table]) -> Iterator[int]:
+    """Numbers for new shards: gaps that damaged ones left, but none below a shard with older content of these `ids`."""
+    first = 0
+    if shards:
+        number_of = np.repeat(list(shards), [len(table) for table in shards.values()])
+        held = pa.concat_tables(shards.values()).column("id")
+        first = int(number_of[np.asarray(pc.is_in(held, ids))].max(initial=-1)) + 1
+    return (n for n in itertools.count(first) if n not in shards)
+
+
+def _write_index(folder: Path, collection: Collection) -> list[tuple[str, str]]:
+    """Write ``index.parquet`` and ``skipped.csv`` for the items of this source; give the skipped ones.
+
+    Where an id was embedded more than once because its content changed, its newest shard counts.
+    """
+    shards, _ = read_shards(folder, verify=False)
+    numbered = [
+        table.append_column("shard", pa.array(np.full(len(table), number), pa.int32()))
+        for number, table in shards.items()
+    ]
+    table = pa.concat_tables(numbered)
+    mine = table.take(_newest(collection.ids, table))
+    broken = pc.is_valid(mine.column("reason"))
+    skipped = mine.filter(broken).select(["id", "reason"]).to_pylist()
+    if len(skipped) == len(collection):
+        reason = skipped[0]["reason"].partition(";")[0]
+        raise InputError(
+            f"None of the {len(collection)} items could be read (the first is '{skipped[0]['id']}': {reason}); give a "
+            "source with images."
+        )
+    with atomic_path(folder / SKIPPED_FILE) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, ["id", "reason"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(skipped)
+    with atomic_path(folder / INDEX_FILE) as temporary:
+        pq.write_table(mine.filter(pc.invert(broken)).select(["id", "digest", "shard", "row"]), temporary)
+    return [(entry["id"], entry["reason"]) for entry in skipped]
+
+
+def _write_features(folder: Path, source: Source, backbone: Backbone) -> None:
+    """Apply the untrained tail to the test view: ``features.npz``, a source of embeddings for every command."""
+    store = open_features(folder, verify=False)
+    tail = backbone.tail.to("cpu").eval()
+
+    def blocks(advance: Callable[[int], None]) -> Iterator[NDArray[np.float32]]:
+        for start in range(0, len(store), 512):
+            rows = np.arange(start, min(start + 512, len(store)), dtype=np.int64)
+            with torch.inference_mode():
+                block = tail(torch.from_numpy(store.take(rows).astype(np.float32))).numpy()
+            if not np.isfinite(block).all():
+                raise InputError(f"The tail of {backbone.name} gives NaN or infinite features; check its weights.")
+            yield block
+            advance(len(rows))
+
+    collection = source.collection
+    kept = np.flatnonzero(np.asarray(pc.is_in(collection.ids, store.ids))).astype(np.int64)
+    truth = source.truth.select(kept) if source.truth else None
+    with progress("features", len(store)) as advance:  # in blocks: all of them may be larger than the memory
+        x = Rows((len(store), backbone.dim), blocks(advance))
+        write_embeddings(folder / SOURCE_FILE, x, store.ids, collection.y[kept], collection.class_names, truth)
+
+
+# ---------------------------------------------------------------- checks before the start
+
+
+def _check_kind(collection: Collection, backbone: Backbone, views: int) -> None:
+    if collection.items.kind != backbone.kind:
+        raise InputError(
+            f"The source holds {collection.items.kind}s, but {backbone.name} takes {backbone.kind}s; "
+            "choose another backbone."
+        )
+    if views < 0:
+        raise InputError(f"The number of views is {views}; give 0 or more.")
+    if views and backbone.kind != "image":
+        raise InputError(f"Only images have views; leave out --views for {backbone.kind}s.")
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Keep a second process out of the folder. The system lets go of the lock when a process dies."""
+    with (folder / ".lock").open("w") as file:
+        try:
+            import fcntl  # noqa: PLC0415 - not on Windows, where two runs at once are not noticed
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:
+            pass
+        except OSError as error:
+            raise InputError(
+                f"Another process is writing to {folder}; wait for it, or choose another --out."
+            ) from error
+        yield
+
+
+def _check_room(folder: Path, needed: int, notify: Callable[[str], None]) -> None:
+    free = shutil.disk_usage(folder).free
+    notify(f"this needs {_megabytes(needed)} of disk ({_megabytes(free)} are free)")
+    if needed * 1.05 > free:
+        raise InputError(
+            f"{folder} has room for {_megabytes(free)}, but the features need {_megabytes(needed)}; free some, choose "
+            "another --out, or take fewer --views."
+        )
+
+
+def _megabytes(n: int) -> str:
+    return f"{n / 1e6:,.0f} MB" if n < 1e10 else f"{n / 1e9:,.0f} GB"

@@ -1,0 +1,1 @@
+"""What vectors say of each other: whitening, neighbours, density, peaks, communities, k-means, matching."""

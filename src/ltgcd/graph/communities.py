@@ -1,0 +1,106 @@
+"""Where the prototypes begin: clusters of the frozen features that keep the known classes apart (FINDINGS.md).
+
+Initial prototypes decide most of what training on a long tail arrives at. Random ones are SimGCD's; class means with
+communities of the kNN graph are our default: a community is as large as it happens to be, so that the tail is not
+merged into the head as k-means does.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sknetwork.clustering import Louvain
+
+from ltgcd.data.collection import UNLABELLED
+from ltgcd.graph.knn import NeighbourGraph, knn_graph
+from ltgcd.graph.semi_kmeans import semi_kmeans
+from ltgcd.graph.whitening import class_means, normalise
+
+Start = Literal["random", "semi-kmeans", "communities"]
+NEIGHBOURS = 10
+SMALLEST = 5  # items of a community that may become a class of its own
+SEARCH_STEPS = 12
+RESOLUTIONS = (0.05, 500.0)
+
+
+def starting_clusters(
+    white: NDArray[np.float32], y: NDArray[np.int64], n_old: int, k: int, start: Start, random_state: int
+) -> NDArray[np.int64] | None:
+    """Cluster of every item (N,), 0 … |Y_l|−1 the known classes; None for a random start.
+
+    Parameters
+    ----------
+    white : ndarray, shape (N, d)
+        Whitened features, unit rows.
+    y : ndarray of int64, shape (N,)
+        Labels, -1 for unlabelled.
+    n_old, k : int
+        Number of known classes and of all classes.
+    start : {"random", "semi-kmeans", "communities"}
+        How. With fewer than `NEIGHBOURS` items a class on average, communities are semi-supervised k-means too: classes
+        smaller than a neighbourhood leave no trace in the graph.
+    random_state : int
+        Seed.
+    """
+    if start == "random":
+        return None
+    if start == "semi-kmeans" or len(white) < NEIGHBOURS * k:
+        return semi_kmeans(white, y, n_old, k, random_state=random_state).labels
+    centres = community_centres(white, y, n_old, k, random_state)
+    # Two rounds: the first moves the items of known classes out of the communities, the second settles.
+    return semi_kmeans(white, y, n_old, k, init=centres, max_iter=2, random_state=random_state).labels
+
+
+def community_centres(
+    white: NDArray[np.float32], y: NDArray[np.int64], n_old: int, k: int, random_state: int
+) -> NDArray[np.float32]:
+    """Known class means and the means of the k − |Y_l| communities with the lowest labelled share, (k, d).
+
+    Where there are fewer communities of `SMALLEST` items, and for a known class without a labelled item, rows that are
+    far from every centre so far stand in.
+    """
+    labels = communities(knn_graph(white, NEIGHBOURS), k, random_state)
+    sizes = np.bincount(labels)
+    share = np.bincount(labels, weights=y != UNLABELLED) / sizes
+    order = np.lexsort((-sizes, share))
+    novel = order[sizes[order] >= SMALLEST][: k - n_old]
+    means, counts = class_means(white, y, n_old)
+    centres = np.concatenate([means, class_means(white, labels, len(sizes))[0][novel]])
+    given = np.concatenate([counts > 0, np.ones(len(novel), dtype=bool)])
+    missing = np.concatenate([np.flatnonzero(~given), np.arange(len(centres), k)])
+    if not len(missing):
+        return centres
+    closeness = (white @ normalise(centres[given]).T).max(axis=1, initial=-1)
+    centres = np.concatenate([centres, np.zeros((k - len(centres), white.shape[1]), dtype=np.float32)])
+    for place in missing:
+        far = int(closeness.argmin())
+        centres[place] = white[far]
+        closeness = np.maximum(closeness, white @ white[far])
+    return centres
+
+
+def communities(graph: NeighbourGraph, k: int, random_state: int) -> NDArray[np.int64]:
+    """Louvain communities (N,) of the kNN graph, at the resolution with about k of them that have `SMALLEST` items."""
+    n = graph.n
+    rows = np.repeat(np.arange(n), graph.k)
+    edges = sparse.csr_matrix((np.ones(rows.size), (rows, graph.indices.ravel())), shape=(n, n))
+    edges = edges.maximum(edges.T)
+    low, high = RESOLUTIONS
+    best: tuple[int, NDArray[np.int64]] | None = None
+    for _ in range(SEARCH_STEPS):
+        resolution = float(np.sqrt(low * high))
+        labels = Louvain(resolution=resolution, random_state=random_state).fit_predict(edges).astype(np.int64)
+        sizes = np.bincount(labels)
+        found = int((sizes >= SMALLEST).sum())
+        if best is None or abs(found - k) < best[0]:
+            best = abs(found - k), labels
+        if abs(found - k) <= 0.01 * k:
+            break
+        # Large communities become more with the resolution, but for noise, until most items are in small ones.
+        coarse = found < k and sizes[sizes >= SMALLEST].sum() >= n / 2
+        low, high = (resolution, high) if coarse else (low, resolution)
+    assert best is not None
+    return best[1]

@@ -1,8 +1,0 @@
-"""Every method of the paper: one file each, an explicit dict, no decorators."""
-
-from __future__ import annotations
-
-from ltgcd.methods import kmeans, semi_kmeans
-
-# Methods that only cluster frozen features; the trained ones are in `ltgcd.experiments`.
-CLUSTERINGS = {"kmeans": kmeans.fit, "semi-kmeans": semi_kmeans.fit}

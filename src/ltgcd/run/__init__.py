@@ -1,0 +1,1 @@
+"""The run directory, and what is done with it."""

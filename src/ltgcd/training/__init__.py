@@ -1,0 +1,1 @@
+"""One classifier for known and novel classes: losses, heads, the loop, methods."""

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ltgcd.common.errors import InputError
+from ltgcd.data.digits import digits_source
+from ltgcd.discovery.rehearsal import HELD_OUT, PARTS, expected_weights, judge, problems, rehearse
+from ltgcd.estimator import _no_tail
+from ltgcd.run.directory import read_assignments
+from ltgcd.run.train import train
+from ltgcd.training.calibration import calibration_error
+from ltgcd.training.checkpoints import read_tensors, save_checkpoint, write_tensors
+from ltgcd.training.config import changed, preset
+from ltgcd.training.fit import FittedModel, Task, fit_model
+
+EXPERIMENT = changed(preset("ltgcd", "frozen"), {"schedule.epochs": 3})
+
+
+def blobs(spread: float, n_classes: int = 12, n_each: int = 40, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.RandomState(seed)
+    true = np.repeat(np.arange(n_classes), n_each)
+    centres = random.randn(n_classes, 16)
+    return (centres[true] + spread * random.randn(len(true), 16)).astype(np.float32), true
+
+
+def half_labelled(true: np.ndarray, n_old: int, seed: int = 0) -> np.ndarray:
+    return np.where((true < n_old) & (np.random.RandomState(seed).rand(len(true)) < 0.5), true, -1)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 12), st.integers(0, 50))
+def test_what_is_hidden(n_old: int, seed: int) -> None:
+    x, true = blobs(0.3)
+    y = half_labelled(true, n_old, seed)
+    found = problems(Task(x, y, n_old, 14, seed), PARTS)
+    away = []
+    for problem in found:
+        asked = np.zeros(len(y), dtype=bool)
+        asked[problem.asked] = True
+        assert not (asked & (y == -1)).any(), "only items that people labelled are asked for"
+        np.testing.assert_array_equal(problem.y[asked], -1)
+        left = ~asked & (y >= 0)
+        np.testing.assert_array_equal(problem.visible[problem.y[left]], y[left])
+        hidden = np.setdiff1d(np.arange(n_old), problem.visible)
+        assert np.isin(y, hidden)[asked].sum() == np.isin(y, hidden).sum(), "a hidden class has no label left"
+        shown = np.isin(y, problem.visible)
+        assert (asked & shown).sum() == pytest.approx(HELD_OUT * shown.sum(), abs=n_old)
+        away += hidden.tolist()
+    assert sorted(away) == ([] if n_old == 1 else list(range(n_old))), "every class is hidden once, unless it is alone"
+    assert len(found) == (PARTS if n_old == 1 else min(n_old, PARTS))
+
+
+def test_no_class_is_hidden_where_nothing_is_novel() -> None:
+    x, true = blobs(0.3)
+    task = Task(x, half_labelled(true, 10), 10, 10, 0)
+    assert all(len(problem.visible) == 10 for problem in problems(task, 2))
+    assert len(problems(task, 2)) == 2
+
+
+def test_weights_give_back_the_share_that_was_called_novel() -> None:
+    """Six of ten hidden items were called novel and one of twenty visible ones; in D^u 32.5 % were called so."""
+    hidden = np.arange(30) < 10
+    novel = (np.arange(30) < 6) | (np.arange(30) == 29)
+    weights = expected_weights(novel, hidden, 0.325)
+    assert weights.mean() == pytest.approx(1)
+    assert weights[hidden].sum() / 30 == pytest.approx(0.5)  # 0.05 + 0.5 · (0.6 − 0.05) = 0.325
+    assert np.average(novel, weights=weights) == pytest.approx(0.325)
+    np.testing.assert_array_equal(expected_weights(novel, np.ones(30, dtype=bool), 0.4), 1)
+    assert expected_weights(novel, hidden, 0.9)[~hidden].sum() == pytest.approx(0)  # more than there can be
+
+
+def test_judged_by_hand() -> None:
+    """Classes 2 and 5 are known, 3 and 4 hidden; said are 0 and 1 (known) and the novel 2, 3 and 4."""
+    visible = np.array([2, 5])
+    labels = np.array([2, 2, 5, 5, 3, 3, 3, 4, 4, 4])
+    said = np.array([0, 1, 1, 4, 2, 2, 3, 2, 3, 0])
+    p = np.full((10, 5), 0.1, dtype=np.float32)
+    p[np.arange(10), said] = 0.6
+    got = judge(np.arange(10), p, np.array([7, 8, 9, 10, 11]), labels, visible)
+    # 3 is matched to 2 (two of its items) and 4 to 3 (one of its items); together three, no other matching has more.
+    np.testing.assert_array_equal(got.right, [1, 0, 1, 0, 1, 1, 0, 0, 1, 0])
+    np.testing.assert_array_equal(got.novel, said >= 2)
+    np.testing.assert_array_equal(got.classes, labels)
+    np.testing.assert_array_equal(got.hidden, np.isin(labels, [3, 4]))
+    np.testing.assert_array_equal(got.size, np.array([7, 8, 9, 10, 11])[said])
+    np.testing.assert_allclose(got.confidence, 0.6)
+
+
+def test_the_confidence_of_novel_items_is_worth_what_it_says() -> None:
+    """On overlapping blobs, by the truth of D^u, which nothing saw: calibrated far better than the model's own."""
+    x, true = blobs(1.0, n_classes=24, n_each=60)
+    y = half_labelled(true, 14)
+    task = Task(x, y, 14, 24, 0)
+    experiment = changed(EXPERIMENT, {"smoothing": 2})  # neighbours help the items of the collection, not new ones
+    fit = fit_model(task, experiment)
+    free = np.flatnonzero(y == -1)
+    novel_share = float((fit.probabilities[free].argmax(axis=1) >= 14).mean())
+    found = rehearse(task, experiment, novel_share, 4)
+    assert found is not None
+    assert found.together != found.alone
+    for p, worth in ((fit.probabilities, found.together), (fit.alone, found.alone)):
+        said = judge(free, p[free], fit.fitted.sizes, true[free], np.arange(14))
+        own = worth.apply(said.confidence, said.novel, said.size)
+        assert abs(float((own - said.right)[said.novel].mean())) < 0.15
+        assert abs(float((own - said.right)[~said.novel].mean())) < 0.15
+        before, after = (calibration_error(each, said.right) for each in (said.confidence, own))
+        assert after < before
+
+
+@pytest.mark.parametrize("n_old", [1, 2, 3])
+def test_with_few_known_classes_novel_items_are_not_all_unsure(n_old: int) -> None:
+    x, true = blobs(0.5, n_classes=6, n_each=80)
+    y = half_labelled(true, n_old)
+    task = Task(x, y, n_old, 6, 0)
+    fit = fit_model(task, EXPERIMENT)
+    said = fit.probabilities.argmax(axis=1)
+    found = rehearse(task, EXPERIMENT, float((said[y == -1] >= n_old).mean()), 4)
+    novel = (y == -1) & (said >= n_old)
+    sure = np.full(novel.sum(), 0.95)
+    assert found is not None
+    assert found.together.apply(sure, sure > 0, fit.fitted.sizes[said[novel]]).mean() > 0.5
+
+
+def test_too_few_labels_teach_nothing_and_two_runs_say_the_same() -> None:
+    x, true = blobs(0.3, n_classes=6)
+    few = np.full(len(x), -1)
+    few[::40] = true[::40]
+    few[1::40] = true[1::40]
+    few[few >= 4] = -1
+    told: list[str] = []
+    assert rehearse(Task(x, few, 4, 6, 0), EXPERIMENT, 0.5, 2, notify=told.append) is None
+    assert told == ["too few items are labelled to learn what a confidence is worth; it is the model's own"]
+    task = Task(x, half_labelled(true, 4), 4, 6, 0)
+    assert rehearse(task, EXPERIMENT, 0.5, 1) == rehearse(task, EXPERIMENT, 0.5, 1)
+
+
+@pytest.mark.parametrize("stop", [2, 4, 7])  # in the run itself (3 epochs), in the first rehearsal, in the second
+def test_stopped_in_the_middle_it_goes_on_and_says_the_same(
+    stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = digits_source()
+    settings_ = {"k": 10, "rehearsals": 2, "changes": {"schedule.epochs": 3}}
+    train(source, tmp_path / "whole", **settings_)
+    saved: list[Path] = []
+
+    def counted(folder: Path, *arguments: object) -> None:
+        save_checkpoint(folder, *arguments)
+        saved.append(folder)
+        if len(saved) == stop:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("ltgcd.training.loop.save_checkpoint", counted)
+    with pytest.raises(KeyboardInterrupt):
+        train(source, tmp_path / "stopped", **settings_)
+    train(source, tmp_path / "stopped", **settings_)
+    assert len(saved) == 9, "no epoch was trained twice"
+    whole, stopped = (read_assignments(tmp_path / name) for name in ("whole", "stopped"))
+    assert stopped.equals(whole)
+    assert set(whole.column("status").to_pylist()) == {"known", "novel", "unsure"}
+    assert not (tmp_path / "stopped" / "rehearsals").exists()
+    models = [(tmp_path / name / "model.toml").read_text() for name in ("whole", "stopped")]
+    assert models[0] == models[1]
+
+
+def test_rehearsals_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="0 to 4 rehearsals, not 5"):
+        train(digits_source(), tmp_path / "five", k=10, rehearsals=5)
+    with pytest.raises(InputError, match="'kmeans' trains nothing"):
+        train(digits_source(), tmp_path / "kmeans", k=10, method="kmeans", rehearsals=1)
+
+
+def test_a_run_of_an_earlier_version_is_refused_in_a_sentence_or_read(tmp_path: Path) -> None:
+    """Sizes came with the rehearsals: without a calibration nobody misses them."""
+    train(digits_source(), tmp_path, k=10, changes={"schedule.epochs": 1})
+    tensors, note = read_tensors(tmp_path / "model.safetensors")
+    write_tensors(tmp_path / "model.safetensors", {n: t for n, t in tensors.items() if n != "sizes"}, note)
+    fitted, _ = FittedModel.load(tmp_path, _no_tail)
+    assert fitted.calibration is None
+    described = (tmp_path / "model.toml").read_text()
+    (tmp_path / "model.toml").write_text(f"{described}\n[calibration]\nslope = 1.0\n")
+    with pytest.raises(InputError, match="earlier version of ltgcd"):
+        FittedModel.load(tmp_path, _no_tail)

@@ -1,0 +1,337 @@
+"""Features on disk: right, resumable to the byte, never stale, nothing lost, nothing silently skipped."""
+
+from __future__ import annotations
+
+import csv
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from torch import nn
+
+import ltgcd.features.embed as features_module
+from conftest import image_bytes, run_cli
+from ltgcd.common.errors import InputError
+from ltgcd.data.collection import Collection, Source
+from ltgcd.data.items import ImageBytes, Texts, Vectors
+from ltgcd.data.sources import read_source
+from ltgcd.features.backbones import load_backbone
+from ltgcd.features.backbones.base import Backbone
+from ltgcd.features.backbones.preprocessing import Preprocessing
+from ltgcd.features.cache import open_features
+from ltgcd.features.embed import embed
+
+
+class TinyTrunk(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = nn.Conv2d(3, 4, 3, stride=4)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.conv(images)
+        return out
+
+
+def tiny_backbone(**changes: object) -> Backbone:
+    trunk = TinyTrunk()
+    settings = {"image_size": 16, **changes}
+    tail = nn.Sequential(nn.Flatten(), nn.Linear(64, 6))
+    torch.manual_seed(1)
+    nn.init.normal_(tail[1].weight)
+    return Backbone("tiny", "image", trunk, tail, (4, 4, 4), 6, Preprocessing(**settings))  # type: ignore[arg-type]
+
+
+def images(n: int, broken: tuple[int, ...] = ()) -> Source:
+    blobs = [b"broken" if i in broken else image_bytes(i, (20, 24)) for i in range(n)]
+    ids = pa.array([f"im-{i:04d}" for i in range(n)], pa.string())
+    y = np.where(np.arange(n) % 3 == 0, 0, -1)
+    return Source(Collection(ids, ImageBytes(pa.array(blobs, pa.binary())), y, ("cat",)), None)
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features_module, "SHARD_ITEMS", 32)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+
+
+def test_activations_are_those_of_the_trunk(tmp_path: Path) -> None:
+    source, backbone = images(70), tiny_backbone()
+    result = embed(source, backbone, tmp_path / "f", views=2)
+    assert (result.n, result.dim, result.skipped, result.embedded) == (70, 6, (), 70)
+    store = open_features(tmp_path / "f")
+    assert backbone.preprocessing is not None
+    for i in (0, 31, 32, 69):
+        views = backbone.preprocessing.views(image_bytes(i, (20, 24)), f"im-{i:04d}", 2)
+        with torch.no_grad():
+            expected = backbone.trunk(backbone.preprocessing.to_batch(views)).numpy()
+        for view in range(3):
+            got = store.take(np.array([i]), view)[0]
+            np.testing.assert_allclose(got, expected[view].astype(np.float16), atol=2e-3)
+    mixed = store.take(np.array([5, 60, 5]), np.array([0, 2, 1]))
+    np.testing.assert_array_equal(mixed[1], store.take(np.array([60]), 2)[0])
+    np.testing.assert_array_equal(mixed[2], store.take(np.array([5]), 1)[0])
+    # The folder is a source of embeddings with the labels of the images.
+    collection, _ = read_source(tmp_path / "f")
+    assert isinstance(collection.items, Vectors)
+    np.testing.assert_array_equal(collection.y, source.collection.y)
+    with torch.no_grad():
+        h = backbone.tail(torch.from_numpy(store.take(np.arange(70)).astype(np.float32))).numpy()
+    np.testing.assert_allclose(collection.items.x, h, rtol=1e-5, atol=1e-5)
+
+
+def test_broken_images_are_reported_and_the_rest_is_right(tmp_path: Path) -> None:
+    whole = embed(images(70), tiny_backbone(), tmp_path / "whole")
+    result = embed(images(70, broken=(3, 40)), tiny_backbone(), tmp_path / "f")
+    assert [item for item, _ in result.skipped] == ["im-0003", "im-0040"]
+    assert result.n == 68
+    with (tmp_path / "f" / "skipped.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["id"] for row in rows] == ["im-0003", "im-0040"]
+    assert all("image" in row["reason"] for row in rows)
+    kept = np.array([i for i in range(70) if i not in {3, 40}])
+    np.testing.assert_array_equal(
+        open_features(tmp_path / "f").take(np.arange(68)), open_features(whole.path).take(kept)
+    )
+    with pytest.raises(InputError, match="'im-0003'"):
+        embed(images(70, broken=(3, 40)), tiny_backbone(), tmp_path / "strict", strict=True)
+    with pytest.raises(InputError, match=r"None of the 2 items could be read \(the first is 'im-0000': .*\); .*\.$"):
+        embed(images(2, broken=(0, 1)), tiny_backbone(), tmp_path / "all")
+
+
+def test_adding_items_embeds_only_the_new_ones(tmp_path: Path) -> None:
+    folder = tmp_path / "f"
+    embed(images(50), tiny_backbone(), folder)
+    before = content(folder)
+    result = embed(images(80), tiny_backbone(), folder)
+    assert (result.n, result.embedded) == (80, 30)
+    after = content(folder)
+    assert all(after[name] == before[name] for name in before if name.startswith("shard-"))
+    fresh = embed(images(80), tiny_backbone(), tmp_path / "fresh")
+    everything = np.arange(80)
+    np.testing.assert_allclose(
+        open_features(folder).take(everything), open_features(fresh.path).take(everything), atol=2e-3
+    )
+    # Nothing new: nothing is computed. Items that are gone leave the index.
+    assert embed(images(80), tiny_backbone(), folder).embedded == 0
+    assert embed(images(10), tiny_backbone(), folder).n == 10
+    assert len(open_features(folder)) == 10
+
+
+def test_changed_content_is_embedded_again_also_when_it_changes_back(tmp_path: Path) -> None:
+    folder = tmp_path / "f"
+    source = images(40)
+    embed(source, tiny_backbone(), folder)
+    original = open_features(folder).take(np.array([7]))
+    blobs = source.collection.items.take(np.arange(40))
+    blobs[7] = image_bytes(999, (20, 24))
+    changed = Collection(source.collection.ids, ImageBytes(pa.array(blobs)), source.collection.y, ("cat",))
+    assert embed(Source(changed, None), tiny_backbone(), folder).embedded == 1
+    assert not np.array_equal(open_features(folder).take(np.array([7])), original)
+    assert embed(source, tiny_backbone(), folder).embedded == 1
+    np.testing.assert_allclose(open_features(folder).take(np.array([7])), original, atol=2e-3)
+
+
+def test_changed_content_is_never_hidden_by_an_older_shard(tmp_path: Path) -> None:
+    """A damaged shard leaves a gap; new content of an item in a later shard must not go into it."""
+    folder = tmp_path / "f"
+    embed(images(50), tiny_backbone(), folder)  # shards of 32 and 18
+    embed(images(60), tiny_backbone(), folder)  # and of 10
+    original = open_features(folder).take(np.array([55]))
+    (folder / "shard-00001.npy").unlink()
+    blobs = images(60).collection.items.take(np.arange(60))
+    blobs[55] = image_bytes(999, (20, 24))
+    changed = Collection(images(60).collection.ids, ImageBytes(pa.array(blobs)), images(60).collection.y, ("cat",))
+    assert embed(Source(changed, None), tiny_backbone(), folder).embedded == 19
+    assert not np.array_equal(open_features(folder).take(np.array([55])), original)
+    assert embed(Source(changed, None), tiny_backbone(), folder).embedded == 0
+
+
+def test_remains_of_killed_runs_are_swept_away(tmp_path: Path) -> None:
+    folder = tmp_path / "f"
+    embed(images(10), tiny_backbone(), folder)
+    before = content(folder)
+    (folder / ".shard-00001.npy.123.tmp").write_bytes(b"half")
+    embed(images(10), tiny_backbone(), folder)
+    assert content(folder) == before
+
+
+def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    embed(images(10), tiny_backbone(), tmp_path / "f")
+    (tmp_path / "f" / "shard-copy.parquet").write_text("mine")
+    assert embed(images(10), tiny_backbone(), tmp_path / "f").embedded == 0
+    (tmp_path / "f" / "features.json").write_text("[]")
+    with pytest.raises(InputError, match=r"features\.json is damaged"):
+        embed(images(10), tiny_backbone(), tmp_path / "f")
+
+
+def test_a_tail_that_gives_nonsense_is_noticed(tmp_path: Path) -> None:
+    backbone = tiny_backbone()
+    nn.init.constant_(backbone.tail[1].weight, float("nan"))  # type: ignore[index]
+    with pytest.raises(InputError, match="NaN or infinite features"):
+        embed(images(10), backbone, tmp_path / "f")
+    assert not (tmp_path / "f" / "features.npz").exists()
+
+
+@pytest.mark.parametrize("change", ["weights", "size", "seed", "views"])
+def test_stale_features_are_refused(tmp_path: Path, change: str) -> None:
+    folder = tmp_path / "f"
+    embed(images(10), tiny_backbone(), folder)
+    before = content(folder)
+    backbone = tiny_backbone(**{"size": {"crop_pct": 0.5}, "seed": {"seed": 4}}.get(change, {}))
+    if change == "weights":
+        with torch.no_grad():
+            backbone.trunk.conv.weight[0, 0, 0, 0] += 1e-6  # type: ignore[index, union-attr, operator]
+    with pytest.raises(InputError, match="holds features of another model or preprocessing"):
+        embed(images(10), backbone, folder, views=1 if change == "views" else 0)
+    assert content(folder) == before
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "table"])
+def test_a_damaged_shard_is_noticed_and_made_anew(tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "f"
+    embed(images(90), tiny_backbone(), folder)
+    before = content(folder)
+    path = folder / "shard-00001.npy"
+    data = bytearray(path.read_bytes())
+    if damage == "flip":
+        data[-5] ^= 1
+        path.write_bytes(bytes(data))
+    elif damage == "truncate":
+        path.write_bytes(bytes(data[:-100]))
+    elif damage == "remove":
+        path.unlink()
+    else:
+        path.with_suffix(".parquet").write_bytes(b"PAR1 nonsense")
+    with pytest.raises(InputError, match=r"shard-00001\.npy is damaged; run the same 'ltgcd embed' again"):
+        open_features(folder)
+    said: list[str] = []
+    result = embed(images(90), tiny_backbone(), folder, notify=said.append)
+    assert result.embedded == 32
+    assert any("shard 1" in message for message in said)
+    assert content(folder) == before
+
+
+def test_too_little_room_is_an_error_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(features_module.shutil, "disk_usage", lambda _path: usage)
+    said: list[str] = []
+    with pytest.raises(InputError, match="has room for 0 MB"):
+        embed(images(40), tiny_backbone(), tmp_path / "f", notify=said.append)
+    assert "this needs" in said[0]
+    assert not list((tmp_path / "f").glob("shard-*"))
+
+
+def test_the_room_for_the_features_is_counted_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """40 items of 128 bytes in shards, and 24 + 128 each in the other files."""
+    for free, fits in ((40 * 280 * 0.9, False), (40 * 280 * 1.1, True)):
+        usage = shutil.disk_usage(tmp_path)._replace(free=int(free))
+        monkeypatch.setattr(features_module.shutil, "disk_usage", lambda _path, usage=usage: usage)
+        if fits:
+            embed(images(40), tiny_backbone(), tmp_path / "f")
+        else:
+            with pytest.raises(InputError, match="has room for 0 MB"):
+                embed(images(40), tiny_backbone(), tmp_path / "f")
+
+
+def test_two_processes_keep_out_of_each_others_way(tmp_path: Path) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    embed(images(5), tiny_backbone(), tmp_path / "f")
+    with (tmp_path / "f" / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(InputError, match="Another process is writing"):
+            embed(images(6), tiny_backbone(), tmp_path / "f")
+
+
+def test_wrong_kinds(tmp_path: Path) -> None:
+    texts = Source(Collection(pa.array(["a"]), Texts(pa.array(["x"])), np.array([-1]), ()), None)
+    with pytest.raises(InputError, match="The source holds texts, but tiny takes images"):
+        embed(texts, tiny_backbone(), tmp_path / "f")
+    (tmp_path / "busy").mkdir()
+    (tmp_path / "busy" / "thesis.tex").write_text("precious")
+    with pytest.raises(InputError, match="not empty"):
+        embed(images(3), tiny_backbone(), tmp_path / "busy")
+    with pytest.raises(InputError, match="no engine 'magic'"):
+        embed(images(3), tiny_backbone(), tmp_path / "g", engine="magic")
+    with pytest.raises(InputError, match="holds no features"):
+        open_features(tmp_path / "busy")
+
+
+def test_vectors_and_texts(tmp_path: Path, npz) -> None:
+    done = run_cli("embed", npz(), "--out", tmp_path / "v", "--json")
+    assert done.code == 0, done.err
+    assert (done.json["n"], done.json["dim"]) == (40, 5)
+    x = read_source(tmp_path / "v").collection.items.x  # type: ignore[union-attr]
+    np.testing.assert_allclose(x, read_source(npz()).collection.items.x, rtol=1e-3, atol=1e-3)  # type: ignore[union-attr]
+    pytest.importorskip("transformers")
+    manifest = tmp_path / "t.csv"
+    manifest.write_text("text,label\nmy card is lost,card\nwhere is my card,\nopen an account,\n")
+    done = run_cli("embed", manifest, "--out", tmp_path / "t", "--json")
+    assert done.code == 0, done.err
+    x = read_source(tmp_path / "t").collection.items.x  # type: ignore[union-attr]
+    assert x.shape == (3, 384)
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    assert unit[0] @ unit[1] > unit[0] @ unit[2]
+    assert run_cli("embed", manifest, "--views", 2, "--out", tmp_path / "u").code == 2
+
+
+def test_openvino_gives_the_same_features(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    backbone = load_backbone("efficientnet_lite0", image_size=64)
+    source = images(20)
+    embed(source, backbone, tmp_path / "t", views=1)
+    embed(source, backbone, tmp_path / "o", views=1, engine="openvino")
+    everything = np.arange(20)
+    for view in (0, 1):
+        a, b = (open_features(tmp_path / name).take(everything, view).astype(np.float32) for name in "to")
+        assert np.abs(a - b).max() < 0.01 * np.abs(a).max()
+
+
+def test_killed_at_random_moments_the_result_is_the_same_to_the_byte(tmp_path: Path) -> None:
+    """A real folder of JPEGs with two broken files, `ltgcd embed` killed with SIGKILL again and again."""
+    photos = tmp_path / "photos"
+    for i in range(160):
+        path = photos / ("unlabelled" if i % 2 else "cat") / f"{i:04d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(image_bytes(i, (80, 60), "JPEG"))
+    (photos / "cat" / "0010.jpg").write_bytes(b"not a picture")
+    truncated = photos / "unlabelled" / "0051.jpg"
+    truncated.write_bytes(truncated.read_bytes()[:700])
+    code = "import ltgcd.features.embed as f; f.SHARD_ITEMS = 16; from ltgcd.cli import main; main()"
+    command = [sys.executable, "-c", code, "embed", str(photos), "--backbone", "efficientnet_lite0"]
+    command += ["--image-size", "64", "--views", "1", "--json", "--out"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    started = time.perf_counter()
+    subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True, env=environment)
+    duration = time.perf_counter() - started
+    chance, kills, cut = random.Random(0), 0, tmp_path / "cut"
+    while kills < 2:
+        process = subprocess.Popen(
+            [*command, str(cut)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+        )
+        time.sleep(duration * chance.uniform(0.5, 0.95))
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        process.communicate()
+        if process.returncode == 0:
+            shutil.rmtree(cut)  # it was faster than the kill: once more from nothing
+    done = subprocess.run([*command, str(cut)], check=True, capture_output=True, text=True, env=environment)
+    assert '"skipped": 2' in done.stdout
+    assert "cat/0010.jpg" in done.stdout
+    assert "unlabelled/0051.jpg" in done.stdout
+    whole = content(tmp_path / "whole")
+    assert len([name for name in whole if name.endswith(".npy")]) == 10
+    assert content(cut) == whole

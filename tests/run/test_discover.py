@@ -1,0 +1,111 @@
+"""`ltgcd discover`: one command from a collection to labels and a page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from tests.conftest import run_cli
+
+from ltgcd.common.errors import InputError
+from ltgcd.common.files import read_metadata
+from ltgcd.data.collection import Source
+from ltgcd.data.digits import digits_source
+from ltgcd.data.sources import read_source, write_source
+from ltgcd.run.discover import discover
+
+KEYS = {"k", "low", "high", "known", "novel", "unsure", "report", "run"}
+
+
+def blobs(n: int, noise: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Six classes that overlap, four of them partly labelled."""
+    random = np.random.RandomState(seed)
+    true = random.randint(6, size=n)
+    x = np.eye(6, 16)[true] * 3 + random.randn(n, 16) * noise
+    return x.astype(np.float32), np.where((true < 4) & (random.rand(n) < 0.6), true, -1), true
+
+
+def test_vectors_through_the_command(tmp_path: Path) -> None:
+    x, y, true = blobs(900, 1.1)
+    np.savez(tmp_path / "blobs.npz", x=x, y=y, y_true=true)
+    done = run_cli("discover", tmp_path / "blobs.npz", "--out", tmp_path / "run", "--json")
+    assert done.code == 0, done.err
+    result = done.json
+    assert set(result) >= KEYS
+    assert result["low"] <= result["k"] <= result["high"]
+    assert result["known"] + result["novel"] + result["unsure"] == 900
+    assert Path(result["report"]).is_file()
+    table = pq.read_table(tmp_path / "run" / "assignments.parquet")
+    assert read_metadata(table.schema)["calibration_error"] == result["calibration_error"]
+    assert 0 <= result["calibration_error"] < 0.2
+    status, labels = table.column("status").to_numpy(zero_copy_only=False), table.column("label").to_numpy()
+    confidence = table.column("confidence").to_numpy()
+    assert (status[y >= 0] == "known").all(), "a labelled item is never unsure"
+    assert np.array_equal(labels[y >= 0], y[y >= 0])
+    free = y < 0
+    assert ((confidence < 0.5) == (status == "unsure"))[free].all()
+    # Unsure items of known classes are wrong more often than the others: at least twice as often.
+    old = free & (true < 4)
+    wrong = labels != true
+    assert (status[old] == "unsure").sum() >= 5
+    assert wrong[old & (status == "unsure")].mean() > 2 * wrong[old & (status != "unsure")].mean()
+    # The same command again computes nothing and says the same.
+    again = run_cli("discover", tmp_path / "blobs.npz", "--out", tmp_path / "run", "--json")
+    assert {k: v for k, v in again.json.items() if k != "seconds"} == {
+        k: v for k, v in result.items() if k != "seconds"
+    }
+
+
+def test_new_items_get_calibrated_labels_too(tmp_path: Path) -> None:
+    x, y, _ = blobs(900, 1.1)
+    np.savez(tmp_path / "blobs.npz", x=x, y=y)
+    discover(read_source(tmp_path / "blobs.npz"), tmp_path / "run", k=6)
+    new, _, _ = blobs(200, 1.5, seed=1)
+    np.savez(tmp_path / "new.npz", x=new, y=np.full(200, -1))
+    done = run_cli("predict", tmp_path / "run", tmp_path / "new.npz", "--json")
+    assert done.code == 0, done.err
+    assert done.json["n"] == 200
+    assert done.json["unsure"] > 0
+    assert done.json["known"] + done.json["novel"] + done.json["unsure"] == 200
+
+
+def test_pictures_with_a_broken_one(tmp_path: Path) -> None:
+    random = np.random.RandomState(0)
+    shades = random.randint(0, 256, (3, 3))
+    for number in range(36):
+        name = ("red", "blue", "unlabelled")[number % 3] if number < 18 else "unlabelled"
+        pixels = np.clip(shades[number % 3] + random.normal(0, 50, (24, 24, 3)), 0, 255).astype(np.uint8)
+        path = tmp_path / "photos" / name / f"{number:02d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(path)
+    (tmp_path / "photos" / "unlabelled" / "broken.png").write_bytes(b"no picture")
+    arguments = ("discover", tmp_path / "photos", "--out", tmp_path / "run", "--image-size", "32", "--json")
+    done = run_cli(*arguments)
+    assert done.code == 0, done.err
+    assert done.json["skipped"] == 1
+    assert done.json["known"] + done.json["novel"] + done.json["unsure"] == 36
+    assert "broken.png" in (tmp_path / "run" / "features" / "skipped.csv").read_text()
+    assert "data:image" in Path(done.json["report"]).read_text()
+    again = run_cli(*arguments)
+    assert again.code == 0, again.err
+
+
+def test_other_data_in_the_same_folder_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
+    source = write_source(tmp_path / "digits.npz", digits_source())
+    done = run_cli("discover", source, "--k", "10", "--out", tmp_path / "run", "--json")
+    assert done.code == 0, done.err
+    before = (tmp_path / "run" / "assignments.parquet").read_bytes()
+    other = run_cli("discover", source, "--k", "11", "--out", tmp_path / "run", "--json")
+    assert other.code == 2
+    assert "another run" in json.loads(other.out)["error"]
+    assert (tmp_path / "run" / "assignments.parquet").read_bytes() == before
+
+
+def test_embeddings_have_no_views(tmp_path: Path) -> None:
+    source: Source = digits_source()
+    with pytest.raises(InputError, match="no views"):
+        discover(source, tmp_path / "run", views=4)
