@@ -40,7 +40,7 @@ def test_copies_get_one_answer_and_labelled_ones_stand_first() -> None:
     x = np.tile(np.array([[1.0, 2.0]], np.float32), (4, 1))
     order = content_order(x, np.array([-1, 0, -1, -1]), 1)
     assert order.rows[0] == 1
-    assert order.caller_rows(np.arange(4)).tolist() == [1, 0, 1, 1]
+    assert order.caller_rows(order.as_first_copy(np.arange(4))).tolist() == [1, 0, 1, 1]
 
 
 def test_keys_differ_where_rows_do_and_zero_has_no_sign() -> None:

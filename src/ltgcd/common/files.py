@@ -16,6 +16,38 @@ import pyarrow.compute as pc
 from ltgcd.common.errors import InputError
 
 METADATA_KEY = b"ltgcd"
+LOCK = ".lock"  # holds who has the folder, for the sentence that a second process is refused with
+
+
+@contextmanager
+def locked(folder: Path, what: str) -> Iterator[None]:
+    """Keep a second process from writing to a folder. The system lets go of the lock when a process dies.
+
+    Parameters
+    ----------
+    folder : path
+        Made if it is not there.
+    what : str
+        What this process does, for whoever is refused: "ltgcd update".
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("a+", encoding="utf-8") as file:
+        try:
+            import fcntl  # noqa: PLC0415 - not on Windows, where two processes at once are not noticed
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:
+            pass
+        except OSError as error:
+            file.seek(0)
+            holder = file.read(200).strip() or "another process"
+            raise InputError(
+                f"{folder} is being written to by {holder}; wait until it is finished, or stop it."
+            ) from error
+        file.truncate(0)
+        file.write(f"{what} (process {os.getpid()})\n")
+        file.flush()
+        yield
 
 
 @contextmanager

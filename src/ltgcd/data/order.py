@@ -11,12 +11,14 @@ stands where the sum of the hashes of its labelled rows puts it. Neither ids nor
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ltgcd.data.collection import UNLABELLED
 
+T = TypeVar("T", bound=np.generic)
 BLOCK = 4096  # rows that are hashed at once
 
 
@@ -45,11 +47,15 @@ class ContentOrder:
         number[-1] = UNLABELLED
         return np.asarray(number[y[self.rows]], dtype=np.int64)
 
-    def caller_rows(self, values: NDArray[np.generic]) -> NDArray[np.generic]:
-        """Values (N, …) of this order in the caller's; copies of an item get what the first of them has."""
+    def caller_rows(self, values: NDArray[T]) -> NDArray[T]:
+        """Values (N, …) of this order in the caller's order of rows."""
         out = np.empty_like(values)
-        out[self.rows] = values[self.first_copy]
+        out[self.rows] = values
         return out
+
+    def as_first_copy(self, values: NDArray[T]) -> NDArray[T]:
+        """Values (N, …) of this order, those of the first copy for all copies of an item: equal items, equal answers."""
+        return values[self.first_copy]
 
     def caller_classes(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """Numbers of classes (n,) as the caller's; those behind the known classes stay as they are."""
@@ -63,7 +69,7 @@ def content_order(x: NDArray[np.float32], y: NDArray[np.int64], n_classes: int) 
     """Find the order of rows (N, D) with labels (N,), -1 for none, of `n_classes` known classes.
 
     Rows that are equal in every number and in their label can't be told apart; they keep the order they have, and
-    `ContentOrder.caller_rows` gives them the same answer.
+    `ContentOrder.as_first_copy` gives them the same answer.
     """
     keys = row_keys(x)
     labelled = np.flatnonzero(y != UNLABELLED)

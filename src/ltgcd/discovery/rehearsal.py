@@ -8,7 +8,6 @@ classes, and whole classes that the method can only find as novel ones. What it 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +18,8 @@ from ltgcd.data.collection import UNLABELLED, seed_after
 from ltgcd.training.calibration import LEAST, Calibration, calibrate
 from ltgcd.training.config import Experiment
 from ltgcd.training.distributed import World
-from ltgcd.training.fit import Task, fit_model, hold_out
+from ltgcd.training.checkpoints import Checkpoints
+from ltgcd.training.fit import Problem, fit_model, hold_out
 
 PARTS = 4  # the labelled classes are cut into as many, and one of them is hidden at a time
 HELD_OUT = 0.2  # share of the labelled items of the other classes
@@ -43,23 +43,23 @@ class Hidden(NamedTuple):
     asked: NDArray[np.int64]
 
 
-def problems(task: Task, times: int) -> list[Hidden]:
+def with_hidden_classes(problem: Problem, times: int) -> list[Hidden]:
     """Hide one part of the labelled classes after the other, and `HELD_OUT` of the labelled items of all others.
 
     The labelled classes are cut into `PARTS`, or into one of each where they are fewer; `times` parts are used at most.
     No class is hidden where nothing novel is looked for, or where none would be left.
     """
-    classes = np.unique(task.y[task.y != UNLABELLED])
+    classes = np.unique(problem.y[problem.y != UNLABELLED])
     parts = [np.empty(0, dtype=np.int64)] * PARTS
-    if len(classes) > 1 and task.k > task.n_old:
-        order = np.random.RandomState(task.random_state).permutation(classes)
+    if len(classes) > 1 and problem.k > problem.n_old:
+        order = np.random.RandomState(problem.random_state).permutation(classes)
         parts = np.array_split(order, min(PARTS, len(classes)))
     found = []
     for number, hidden in enumerate(parts[:times]):
-        visible = np.setdiff1d(np.arange(task.n_old), hidden)
-        y = np.where(np.isin(task.y, visible), np.searchsorted(visible, task.y), UNLABELLED)
-        y, _ = hold_out(y, HELD_OUT, seed_after(task.random_state, number))
-        found.append(Hidden(y, visible, np.flatnonzero((task.y != UNLABELLED) & (y == UNLABELLED))))
+        visible = np.setdiff1d(np.arange(problem.n_old), hidden)
+        y = np.where(np.isin(problem.y, visible), np.searchsorted(visible, problem.y), UNLABELLED)
+        y, _ = hold_out(y, HELD_OUT, seed_after(problem.random_state, number))
+        found.append(Hidden(y, visible, np.flatnonzero((problem.y != UNLABELLED) & (y == UNLABELLED))))
     return found
 
 
@@ -117,68 +117,70 @@ def judge(
     return Rehearsed(items, p.max(axis=1), sizes[said], labels, right, novel, hidden)
 
 
-class Worth(NamedTuple):
-    """What confidences are worth: of the collection's own items, which neighbours have helped, and of new ones."""
+class Calibrations(NamedTuple):
+    """How often labels are right: of the collection's own items, which neighbours have helped, and of new ones."""
 
     together: Calibration
     alone: Calibration
 
 
 def rehearse(
-    task: Task,
+    problem: Problem,
     experiment: Experiment,
     novel_share: float,
     times: int,
     *,
-    folder: Path | None = None,
+    checkpoints: Callable[[str], Checkpoints | None] = lambda _stage: None,
     notify: Callable[[str], None] = lambda _message: None,
     world: World | None = None,
-) -> Worth | None:
+) -> Calibrations | None:
     """Learn what the method's confidence is worth on this task, or None where too few items are labelled.
 
     Parameters
     ----------
-    task, experiment : Task, Experiment
+    problem, experiment : Problem, Experiment
         As they are given to `ltgcd.training.fit.fit_model`.
     novel_share : float
         Share of D^u that the method has called novel.
     times : int
         How many rehearsals at most, each with another part of the classes hidden.
-    folder : path, optional
-        For the checkpoints: a rehearsal goes on where it was stopped.
+    checkpoints : callable
+        Gives the checkpoints of a stage by its name ("rehearsal-1"), from which a stopped rehearsal goes on, or None.
     notify : callable
         Told in a sentence what happens.
     world : World, optional
         Processes that train together.
     """
-    hidden = problems(task, times)
-    if sum(len(problem.asked) for problem in hidden) < LEAST:
-        notify("too few items are labelled to learn what a confidence is worth; it is the model's own")
+    hidden = with_hidden_classes(problem, times)
+    if sum(len(part.asked) for part in hidden) < LEAST:
+        notify("too few items are labelled to learn how often a label is right; confidences are the model's own")
         return None
     runs: tuple[list[Rehearsed], list[Rehearsed]] = ([], [])
-    for number, problem in enumerate(hidden, 1):
-        away = task.n_old - len(problem.visible)
+    for number, part in enumerate(hidden, 1):
+        away = problem.n_old - len(part.visible)
         classes = "class" if away == 1 else "classes"
-        notify(f"rehearsal {number} of {len(hidden)}, {away} known {classes} hidden: what is a confidence worth?")
+        notify(f"rehearsal {number} of {len(hidden)} with {away} known {classes} hidden: how often is a label right?")
         fit = fit_model(
-            task._replace(y=problem.y, n_old=len(problem.visible), random_state=seed_after(task.random_state, number)),
+            problem._replace(
+                y=part.y, n_old=len(part.visible), random_state=seed_after(problem.random_state, number)
+            ),
             experiment,
-            folder=folder / str(number) if folder else None,
+            checkpoints=checkpoints(f"rehearsal-{number}"),
             notify=notify,
             world=world,
         )
-        asked, labels = problem.asked, task.y[problem.asked]
+        asked, labels = part.asked, problem.y[part.asked]
         for several, p in zip(runs, (fit.probabilities, fit.alone), strict=True):
-            several.append(judge(asked, p[asked], fit.fitted.sizes, labels, problem.visible))
+            several.append(judge(asked, p[asked], fit.fitted.sizes, labels, part.visible))
     together, alone = (
         _learnt(
             Rehearsed(*(np.concatenate(column) for column in zip(*several, strict=True))),
             novel_share,
-            task.random_state,
+            problem.random_state,
         )
         for several in runs
     )
-    return Worth(together, alone) if together and alone else None
+    return Calibrations(together, alone) if together and alone else None
 
 
 def _learnt(said: Rehearsed, novel_share: float, random_state: int) -> Calibration | None:

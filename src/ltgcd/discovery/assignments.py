@@ -1,0 +1,76 @@
+"""The table of assignments: a label, a name, a status and a confidence for every item."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ltgcd.common.files import with_metadata
+from ltgcd.data.collection import UNLABELLED
+
+ASSIGNMENT_COLUMNS = ("id", "label", "name", "status", "confidence")
+
+
+def class_name(label: int, class_names: tuple[str, ...]) -> str:
+    """Name of a class: its own if it is known, else ``novel-001`` and so on."""
+    return class_names[label] if label < len(class_names) else f"novel-{label - len(class_names) + 1:03d}"
+
+
+def core(labels: NDArray[np.int64], sure: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Label of each item that shows what its category is like, -1 for the others, shape (N,).
+
+    These are the sure items; in a category without any, those that lean towards it.
+    """
+    empty = np.setdiff1d(labels, labels[sure])
+    return np.where(sure | np.isin(labels, empty), labels, UNLABELLED).astype(np.int64)
+
+
+def assignments_table(
+    ids: pa.StringArray,
+    labels: NDArray[np.int64],
+    confidence: NDArray[np.float32],
+    class_names: tuple[str, ...],
+    k: int,
+    unsure: NDArray[np.bool_] | None = None,
+    note: dict[str, Any] | None = None,
+    named: dict[int, str] | None = None,
+) -> pa.Table:
+    """A row for every item: id, label, name, status, confidence.
+
+    Parameters
+    ----------
+    ids : pyarrow.StringArray, length N
+        Ids of the items.
+    labels : ndarray of int64, shape (N,)
+        Class of each item; of an unsure one, the class that it leans to.
+    confidence : ndarray of float32, shape (N,)
+        Probability that the label is right.
+    class_names : tuple of str
+        Names of the classes that were known in training.
+    k : int
+        Number of classes, empty ones included; kept in the table's metadata.
+    unsure : ndarray of bool, shape (N,), optional
+        Items whose label is more likely wrong than right.
+    note : dict, optional
+        What else is kept in the metadata.
+    named : dict, optional
+        Names of classes that people named after training, by label: they are known, whatever their number.
+    """
+    named = named or {}
+    names = [named.get(label) or class_name(label, class_names) for label in range(int(labels.max(initial=0)) + 1)]
+    status = np.where((labels < len(class_names)) | np.isin(labels, list(named)), "known", "novel")
+    if unsure is not None:
+        status = np.where(unsure, "unsure", status)
+    table = pa.table(
+        {
+            "id": ids,
+            "label": pa.array(labels, pa.int64()),
+            "name": pa.array(names, pa.string()).take(pa.array(labels)),
+            "status": pa.array(status),
+            "confidence": pa.array(confidence, pa.float32()),
+        }
+    )
+    return with_metadata(table, {"k": k, **(note or {})})

@@ -1,0 +1,354 @@
+"""The whole pipeline on one screen: how many classes there are, a classifier for them, a label for every item.
+
+`discover` is pure: arrays and a configuration in, a `Discovery` out; it reads and writes no file. What a caller wants to
+keep while it runs (the estimate, checkpoints, a line an epoch) goes through `Hooks`. The command line,
+`ltgcd.CategoryDiscovery`, the benchmark and the refit after a review all call it, so the same rows, configuration and
+seed give the same answer everywhere.
+
+It works on rows and classes in the order of their content (`ltgcd.data.order`), so that neither the order of the rows
+nor the numbers or names of the classes change an answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from ltgcd.class_number.estimate import KEstimate, LabelsFrom, estimate_k, labels_origin
+from ltgcd.common.errors import InputError
+from ltgcd.data.collection import UNLABELLED
+from ltgcd.data.order import ContentOrder, content_order
+from ltgcd.discovery.rehearsal import PARTS, rehearse
+from ltgcd.features.views import CachedViews
+from ltgcd.training.calibration import Calibration
+from ltgcd.training.checkpoints import Checkpoints
+from ltgcd.training.config import Experiment, Preset, Regime, changed
+from ltgcd.training.distributed import World
+from ltgcd.training.fit import Problem, check_experiment, fit_model
+from ltgcd.training.loop import Watch, unwatched
+from ltgcd.training.methods import get_method
+from ltgcd.training.model import FittedModel
+
+# Rehearsals by what one costs: seconds to a minute, or as long as the run itself.
+REHEARSALS: dict[Regime, int] = {"frozen": 4, "last-stage": 1}
+
+
+# ---------------------------------------------------------------- what goes in
+
+
+class Task(NamedTuple):
+    """A partly labelled table of vectors.
+
+    Attributes
+    ----------
+    x : ndarray of float32, shape (N, D)
+        Features of the items.
+    y : ndarray of int64, shape (N,)
+        Labels 0 … n_old − 1, -1 for an unlabelled item.
+    n_old : int
+        Number of known classes.
+    views : CachedViews or None
+        Cached views of the same items, where the last stage of the backbone is trained.
+    tail : torch.nn.Module or None
+        That last stage, with its pretrained weights.
+    """
+
+    x: NDArray[np.float32]
+    y: NDArray[np.int64]
+    n_old: int
+    views: CachedViews | None = None
+    tail: nn.Module | None = None
+
+
+@dataclass(frozen=True)
+class DiscoveryConfig:
+    """Everything besides the data that decides the answer; made by `configure`.
+
+    Attributes
+    ----------
+    method : str
+        A key of `ltgcd.training.methods.METHODS`.
+    regime : {"frozen", "last-stage"}
+        Whether an adapter on the features is trained, or the last stage of the backbone on cached views.
+    experiment : Experiment or None
+        Settings of a trained method; None for one that only clusters.
+    k : int or None
+        Number of classes; None to estimate it.
+    rehearsals : int
+        How often the method is trained once more with known classes hidden, to learn how often its labels are right.
+        At 0, confidences are the model's own and no item is unsure.
+    labels_from : {"collection", "elsewhere"}
+        Where the labelled items come from, for the estimate of K (`ltgcd.class_number.estimate.estimate_k`).
+    random_state : int
+        Seed.
+    """
+
+    method: str = "ltgcd"
+    regime: Regime = "frozen"
+    experiment: Experiment | None = None
+    k: int | None = None
+    rehearsals: int = 0
+    labels_from: LabelsFrom = "collection"
+    random_state: int = 0
+
+
+def configure(
+    method: str = "ltgcd",
+    *,
+    preset: Preset = "default",
+    regime: Regime = "frozen",
+    changes: dict[str, Any] | None = None,
+    k: int | None = None,
+    rehearsals: int | Literal["auto"] = "auto",
+    labels_from: str = "collection",
+    random_state: int = 0,
+    n_processes: int = 1,
+    keeps_checkpoints: bool = False,
+) -> DiscoveryConfig:
+    """Put a configuration together, and refuse in a sentence what does not go together.
+
+    Parameters
+    ----------
+    method, regime, k, labels_from, random_state
+        See `DiscoveryConfig`.
+    preset : {"default", "paper", "literal"}
+        Reading of the paper that the settings begin from.
+    changes : dict, optional
+        Settings by path, see `ltgcd.training.config.changed`.
+    rehearsals : int or "auto"
+        "auto" is `REHEARSALS` of the regime for a trained method, none for one that only clusters.
+    n_processes : int
+        How many processes train together.
+    keeps_checkpoints : bool
+        Whether the best epoch can be gone back to.
+    """
+    chosen, experiment = get_method(method), None
+    if chosen.trained:
+        if preset not in get_args(Preset):
+            raise InputError(f"There is no preset '{preset}'; choose one of {', '.join(get_args(Preset))}.")
+        experiment = changed(chosen.preset(regime, preset), changes or {})
+        check_experiment(experiment, n_processes, keeps=keeps_checkpoints)
+    elif changes:
+        raise InputError(f"'{method}' has no settings to change; leave out {', '.join(map(str, changes))}.")
+    if rehearsals == "auto":
+        rehearsals = REHEARSALS[regime] if chosen.trained else 0
+    if not isinstance(rehearsals, int | np.integer) or not 0 <= rehearsals <= PARTS:
+        raise InputError(f"There can be 0 to {PARTS} rehearsals, not {rehearsals!r}.")
+    if rehearsals and not chosen.trained:
+        raise InputError(f"'{method}' trains nothing that could be rehearsed; leave out the rehearsals.")
+    origin = labels_origin(labels_from)
+    return DiscoveryConfig(method, regime, experiment, k, int(rehearsals), origin, random_state)
+
+
+def check_class_number(k: int | None, n_old: int, n: int) -> None:
+    """Refuse a number of classes that `n` items with `n_old` known classes can't have."""
+    if k is not None and not n_old <= k <= n:
+        raise InputError(f"K = {k} is impossible: there are {n_old} known classes and {n} items.")
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What a caller wants to be told, or to keep, while `discover` works.
+
+    Attributes
+    ----------
+    notify : callable
+        Told in a sentence what happens.
+    estimate : KEstimate or None
+        An estimate of K that the same call made before it was stopped.
+    estimated : callable
+        Gets the estimate of K as soon as it is there.
+    checkpoints : callable
+        Gives the `Checkpoints` of a stage by its name ("main", "rehearsal-1", …), or None to keep none.
+    record : callable
+        Gets a dict for each epoch of the main training.
+    watch : callable
+        Told, when an epoch begins, which items it draws from: masks (N,) by name.
+    world : World
+        The other processes, where several train together.
+    """
+
+    notify: Callable[[str], None] = lambda _message: None
+    estimate: KEstimate | None = None
+    estimated: Callable[[KEstimate], None] = lambda _estimate: None
+    checkpoints: Callable[[str], Checkpoints | None] = lambda _stage: None
+    record: Callable[[dict[str, Any]], None] = lambda _line: None
+    watch: Watch = unwatched
+    world: World = field(default_factory=World)
+
+
+# ---------------------------------------------------------------- what comes out
+
+
+@dataclass(frozen=True, eq=False)
+class Discovery:
+    """What was found.
+
+    Attributes
+    ----------
+    k, n_old : int
+        Number of all classes, empty ones included, and of the known ones.
+    labels : ndarray of int64, shape (N,)
+        Class of each item: the given one of a labelled item, else the most likely one. Known classes have the caller's
+        numbers; novel categories follow, by falling number of sure items.
+    confidence : ndarray of float32, shape (N,)
+        Probability that the label is right.
+    unsure : ndarray of bool, shape (N,)
+        Unlabelled items whose label is more likely wrong than right.
+    estimate : KEstimate or None
+        The estimate of K, if it was not given.
+    fitted : FittedModel or None
+        The classifier, for new items; None for a method that only clusters.
+    calibration : Calibration or None
+        How confidences were brought in line with how often labels are right, if that was rehearsed.
+    """
+
+    k: int
+    n_old: int
+    labels: NDArray[np.int64]
+    confidence: NDArray[np.float32]
+    unsure: NDArray[np.bool_]
+    estimate: KEstimate | None = None
+    fitted: FittedModel | None = None
+    calibration: Calibration | None = None
+
+    @property
+    def status(self) -> NDArray[np.str_]:
+        """"known", "novel" or "unsure" of each item, shape (N,)."""
+        return status_of(self.labels < self.n_old, self.unsure)
+
+
+def status_of(known: NDArray[np.bool_], unsure: NDArray[np.bool_]) -> NDArray[np.str_]:
+    """Status (N,) of items whose class is known or novel, and whose label is sure or not."""
+    return np.where(unsure, "unsure", np.where(known, "known", "novel"))
+
+
+# ---------------------------------------------------------------- the pipeline
+
+
+def discover(task: Task, config: DiscoveryConfig, hooks: Hooks | None = None) -> Discovery:
+    """Find the classes of a partly labelled table, and give every item one of them.
+
+    1. How many classes are there? (`ltgcd.class_number`)
+    2. Train a classifier for known and novel ones (`ltgcd.training.fit`), or cluster.
+    3. Rehearse with hidden classes how often its labels are right (`ltgcd.discovery.rehearsal`).
+    4. Label every item, with that probability; what is more likely wrong than right is unsure.
+    """
+    hooks = hooks or Hooks()
+    check_class_number(config.k, task.n_old, len(task.x))
+    k, estimate = _class_number(task, config, hooks)
+    order = content_order(task.x, task.y, task.n_old)
+    views = task.views.select(order.rows) if task.views is not None else None
+    problem = Problem(
+        np.asarray(task.x, dtype=np.float32)[order.rows],
+        order.labels(task.y),
+        task.n_old,
+        k,
+        config.random_state,
+        views,
+        task.tail,
+    )
+    hooks.notify(f"{'training' if config.experiment else 'clustering'} with {config.method}, {k} classes")
+    answer = _trained(problem, config, hooks, order) if config.experiment else _clustered(problem, config)
+    # Back to the caller's rows and numbers of classes.
+    numbers = _caller_numbers(answer, problem, order)
+    place = np.argsort(numbers)
+    return dataclasses.replace(
+        answer,
+        labels=order.caller_rows(order.as_first_copy(place[answer.labels])),
+        confidence=order.caller_rows(order.as_first_copy(answer.confidence)),
+        unsure=order.caller_rows(order.as_first_copy(answer.unsure)),
+        fitted=answer.fitted.reordered(numbers) if answer.fitted else None,
+        estimate=estimate,
+    )
+
+
+def _class_number(task: Task, config: DiscoveryConfig, hooks: Hooks) -> tuple[int, KEstimate | None]:
+    """The number of classes, and the estimate if nobody gave it."""
+    if config.k is not None:
+        return config.k, None
+    if (task.y != UNLABELLED).all():
+        return task.n_old, None
+    estimate = hooks.estimate
+    if estimate is None:
+        hooks.notify("estimating the number of classes")
+        estimate = hooks.world.from_first(
+            lambda: estimate_k(
+                task.x, task.y, n_old=task.n_old, labels_from=config.labels_from, random_state=config.random_state
+            )
+        )
+        hooks.estimated(estimate)
+    if reason := estimate.evidence.get("fallback"):
+        hooks.notify(f"careful with the {estimate.k} classes: {reason}")
+    return estimate.k, estimate
+
+
+def _clustered(problem: Problem, config: DiscoveryConfig) -> Discovery:
+    """Labels of a method that only clusters: none is unsure, and there is no model for new items."""
+    cluster = get_method(config.method).cluster
+    assert cluster is not None
+    result = cluster(problem.x, problem.y, problem.n_old, problem.k, problem.random_state)
+    unsure = np.zeros(len(problem.x), dtype=np.bool_)
+    return Discovery(problem.k, problem.n_old, result.labels, result.confidence, unsure)
+
+
+def _trained(problem: Problem, config: DiscoveryConfig, hooks: Hooks, order: ContentOrder) -> Discovery:
+    """Labels, confidences and the classifier of a trained method, with numbers as the problem has them."""
+    assert config.experiment is not None
+    fit = fit_model(
+        problem,
+        config.experiment,
+        checkpoints=hooks.checkpoints("main"),
+        record=hooks.record,
+        watch=lambda epoch, sets: hooks.watch(epoch, {name: order.caller_rows(mask) for name, mask in sets.items()}),
+        notify=hooks.notify,
+        world=hooks.world,
+    )
+    labelled = problem.y != UNLABELLED
+    predicted = fit.probabilities.argmax(axis=1)
+    learnt = None
+    if config.rehearsals and not labelled.all():
+        novel_share = float((predicted[~labelled] >= problem.n_old).mean())
+        learnt = rehearse(
+            problem,
+            config.experiment,
+            novel_share,
+            config.rehearsals,
+            checkpoints=hooks.checkpoints,
+            notify=hooks.notify,
+            world=hooks.world,
+        )
+    # A labelled item keeps its label; its confidence is what the model thinks of that.
+    labels = np.where(labelled, problem.y, predicted).astype(np.int64)
+    own = fit.probabilities[np.arange(len(labels)), labels]
+    together = learnt.together if learnt else None
+    confidence, unsure = dataclasses.replace(fit.fitted, calibration=together).judged(own, labels)
+    return Discovery(
+        problem.k,
+        problem.n_old,
+        labels,
+        confidence,
+        unsure & ~labelled,
+        fitted=dataclasses.replace(fit.fitted, calibration=learnt.alone if learnt else None),
+        calibration=together,
+    )
+
+
+def _caller_numbers(answer: Discovery, problem: Problem, order: ContentOrder) -> NDArray[np.int64]:
+    """Class of the answer that gets each number 0 … K − 1 of the caller's, shape (K,).
+
+    Known classes get their own numbers back. Novel categories come by falling number of sure items, then of all.
+    """
+    free = problem.y == UNLABELLED
+    sizes = [
+        np.bincount(answer.labels[rows], minlength=answer.k)[problem.n_old :] for rows in (free & ~answer.unsure, free)
+    ]
+    novel = problem.n_old + np.lexsort((-sizes[1], -sizes[0]))
+    return np.concatenate([np.argsort(order.classes), novel]).astype(np.int64)
