@@ -26,8 +26,10 @@ from ltgcd.data.collection import UNLABELLED
 from ltgcd.discovery.rehearsal import PARTS, Hidden, judge, problems
 from ltgcd.graph.knn import knn_graph
 from ltgcd.run.train import vectors
-from ltgcd.training.config import changed, preset
-from ltgcd.training.fit import Task, fit_model
+from ltgcd.training.config import changed
+from ltgcd.training.fit import fit_model
+from ltgcd.training.methods import METHODS
+from ltgcd.training.problem import Problem
 from ltgcd.training.smoothing import adjusted, class_prior, smoothed
 
 TABLES = Path(__file__).parent / "tables"
@@ -43,7 +45,7 @@ ROUNDS = (0, 1, 2, 3)
 DEFAULT = ("default", 1, 0.5)
 
 
-def scores(p: NDArray[np.float32], sizes: NDArray[np.int64], task: Task, hidden: Hidden) -> dict[str, float]:
+def scores(p: NDArray[np.float32], sizes: NDArray[np.int64], task: Problem, hidden: Hidden) -> dict[str, float]:
     """Mean recall, in percent, of the visible and of the hidden classes of a rehearsal."""
     said = judge(hidden.asked, p[hidden.asked], sizes, task.y[hidden.asked], hidden.visible)
     recall = {c: said.right[said.classes == c].mean() for c in np.unique(said.classes)}
@@ -52,9 +54,9 @@ def scores(p: NDArray[np.float32], sizes: NDArray[np.int64], task: Task, hidden:
     return {name: round(100 * float(values[mask].mean()), 2) for name, mask in (("old", ~away), ("new", away))}
 
 
-def rehearsed(task: Task, hidden: Hidden, number: int, changes: dict[str, Any]) -> list[dict[str, Any]]:
+def rehearsed(task: Problem, hidden: Hidden, number: int, changes: dict[str, Any]) -> list[dict[str, Any]]:
     """Train once, and score every adjustment and smoothing of what came out."""
-    experiment = changed(preset("ltgcd", "frozen"), {**changes, "adjustment": 0.0, "smoothing": 0})
+    experiment = changed(METHODS["ltgcd"].preset("frozen"), {**changes, "adjustment": 0.0, "smoothing": 0})
     fit = fit_model(
         task._replace(y=hidden.y, n_old=len(hidden.visible), random_state=task.random_state + number), experiment
     )
@@ -86,7 +88,7 @@ def run(work: Path, kept: Path, names: list[str]) -> list[dict[str, Any]]:
                 continue
             cell = cell_of(table, column, table.rows[0], settings, None, "frozen", seed)
             source = workshop.prepared(cell).source
-            task = Task(vectors(source), source.collection.y, cell.n_old, cell.n_old + cell.n_new, seed)
+            task = Problem(vectors(source), source.collection.y, cell.n_old, cell.n_old + cell.n_new, seed)
             hidden = problems(task, PARTS)
             for n, name in missing:
                 share = round(cell.n_new / task.k, 4)

@@ -16,8 +16,10 @@ import numpy as np
 from ltgcd.bench.cells import Workshop
 from ltgcd.bench.tables import cell_of, read_settings, read_tables
 from ltgcd.run.train import vectors
-from ltgcd.training.config import TRAINED, changed, preset
-from ltgcd.training.fit import Task, fit_model, hold_out
+from ltgcd.training.config import changed
+from ltgcd.training.fit import fit_model, hold_out
+from ltgcd.training.methods import METHODS, method_names
+from ltgcd.training.problem import Problem
 
 RATES = (0.02, 0.1, 0.3)
 HELD_OUT = 0.2
@@ -27,24 +29,25 @@ TABLES = Path(__file__).parent / "tables"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path("ltgcd-bench"))
-    parser.add_argument("--methods", default=",".join(m for m in TRAINED if m != "ltgcd-crest"))
+    parser.add_argument("--methods", default=",".join(method_names(lambda m: m.trained and m.name != "ltgcd-crest")))
     options = parser.parse_args()
     table, settings = read_tables(TABLES)["main"], read_settings(TABLES)
     cell = cell_of(table, table.columns[0], table.rows[0], settings, None, "frozen", 0)
     source = Workshop(options.work, None, settings).prepared(cell).source
     collection = source.collection
     k = cell.n_old + cell.n_new
-    task = Task(vectors(source), collection.y, collection.n_old, k, 0)
+    task = Problem(vectors(source), collection.y, collection.n_old, k, 0)
     held_out = hold_out(task.y, HELD_OUT, task.random_state)[1]
     rows = np.flatnonzero(held_out >= 0)
     true = held_out[rows]
     print("| method | " + " | ".join(f"learning rate {rate:g}" for rate in RATES) + " | the preset's |")
     print("|---" * (len(RATES) + 2) + "|")
     for method in options.methods.split(","):
-        own = preset(method, "frozen").schedule.learning_rate
+        preset = METHODS[method].preset("frozen")
+        own = preset.schedule.learning_rate
         line = []
         for rate in RATES:
-            experiment = changed(preset(method, "frozen"), {"schedule.learning_rate": rate, "held_out": HELD_OUT})
+            experiment = changed(preset, {"schedule.learning_rate": rate, "held_out": HELD_OUT})
             said = fit_model(task, experiment).probabilities[rows].argmax(axis=1)
             line.append(100 * np.mean([(said[true == c] == c).mean() for c in np.unique(true)]))
         shown = " | ".join(f"**{v:.1f}**" if v == max(line) else f"{v:.1f}" for v in line)

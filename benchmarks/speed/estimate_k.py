@@ -19,9 +19,9 @@ import numpy as np
 from ltgcd.bench.cells import Workshop
 from ltgcd.bench.tables import cell_of, read_settings, read_tables
 from ltgcd.class_number.estimate import estimate_k
+from ltgcd.graph import kmeans
 from ltgcd.graph.whitening import normalise
 from ltgcd.run.train import vectors
-from ltgcd.training.methods import kmeans
 
 N, D, K, N_OLD = 15_000, 1280, 100, 80
 TABLES = Path(__file__).parents[1] / "tables"

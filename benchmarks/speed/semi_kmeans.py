@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from ltgcd.graph import semi_kmeans as ours
 from ltgcd.graph.whitening import normalise
-from ltgcd.training.methods import semi_kmeans as ours
 
 N, D, K, N_OLD, N_INIT, MAX_ITER = 15_000, 1280, 100, 80, 10, 200
 

@@ -23,11 +23,13 @@ from ltgcd.features.backbones.embeddings import ResidualAdapter
 from ltgcd.features.backbones.vit import VARIANTS, build_vit
 from ltgcd.features.cache import FeatureStore, write_shard
 from ltgcd.features.views import CachedViews, VectorViews, Views
-from ltgcd.training.fit import Standardise
+from ltgcd.training.feature_graph import FeatureGraph
 from ltgcd.training.heads import Head
-from ltgcd.training.loop import Batch, Model, Schedule, fit, make_optimiser
+from ltgcd.training.loop import Batch, fit
 from ltgcd.training.methods.ltgcd import LTGCD, LTGCDConfig
 from ltgcd.training.methods.simgcd import SimGCD, SimGCDConfig
+from ltgcd.training.model import Model, Standardise
+from ltgcd.training.schedule import Schedule, make_optimiser
 
 K, N_OLD = 100, 80
 
@@ -135,10 +137,11 @@ def selection(folder: Path) -> None:
     views = cached(backbone.activation_shape, n, folder)
     y = np.where(np.arange(n) % 4 == 0, np.arange(n) % N_OLD, UNLABELLED)
     lines: list[dict] = []
-    method = LTGCD(y, LTGCDConfig(warmup=0.0), np.random.RandomState(0).randn(n, 64).astype(np.float32))
+    start = FeatureGraph(np.random.RandomState(0).randn(n, 64).astype(np.float32))
+    objective = LTGCD(y, LTGCDConfig(warmup=0.0), start)
     fixed = Standardise(1280, 1280, whiten=False)
     model = Model(nn.Sequential(backbone.tail, fixed), Head(1280, K, contrastive=True))
-    fit(model, method, views, y, Schedule(epochs=2, batch_size=256), record=lines.append)
+    fit(model, objective, views, y, Schedule(epochs=2, batch_size=256), record=lines.append)
     part, whole = lines[1]["seconds_selection"], lines[1]["seconds"]
     print(f"selection, last stage, N = {n}: {part:.2f} s of an epoch of {whole:.1f} s: {100 * part / whole:.0f} % "
           "(at most 20 %)")  # fmt: skip

@@ -31,7 +31,8 @@ from ltgcd.graph.knn import knn_graph
 from ltgcd.graph.whitening import normalise, principal_components, within_class_whitening
 from ltgcd.run.directory import read_assignments, read_config, read_epochs, read_run_labels, record_epoch
 from ltgcd.run.train import Notify, evaluate_run, rows_in, silent, train, vectors
-from ltgcd.training.config import TRAINED, changed, preset
+from ltgcd.training.config import changed
+from ltgcd.training.methods import METHODS
 
 SELECTED = "selected.jsonl"  # λ of S with true labels, an epoch a line
 GRAPH = 40  # neighbours that every setting of the ablations gets along with
@@ -191,10 +192,11 @@ def settings_of(cell: Cell) -> dict[str, Any]:
     """
     if cell.runs == "estimate" and cell.method in REVISIONS:
         return {"revision": REVISIONS[cell.method]}
-    if cell.runs != "train" or cell.method not in TRAINED:
+    method = METHODS[cell.method or ""] if cell.runs == "train" else None
+    if method is None or not method.trained:
         return {}
-    base = preset(cell.method, cell.regime, cell.preset)  # type: ignore[arg-type]  # checked when the table was read
-    return dataclasses.asdict(changed(base, cell.changes))
+    base = method.preset(cell.regime, cell.preset)  # type: ignore[arg-type]  # checked when the table was read
+    return changed(base, cell.changes).settings()
 
 
 def current_records(folder: Path) -> dict[str, dict[str, Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -17,18 +17,21 @@ from numpy.typing import NDArray
 from ltgcd.bench.cells import Problem
 from ltgcd.bench.tables import Cell
 from ltgcd.common.errors import InputError
+from ltgcd.common.numerics import softmax
 from ltgcd.data.collection import UNLABELLED, imbalance_factor
 from ltgcd.features.views import VectorViews
-from ltgcd.graph.density import density, softmax
+from ltgcd.graph.density import density
 from ltgcd.graph.knn import knn_graph
 from ltgcd.report.k_plot import INK, MUTED
 from ltgcd.report.layout import map_items
+from ltgcd.run.directory import Run
 from ltgcd.run.train import vectors
-from ltgcd.training.config import changed, preset
-from ltgcd.training.fit import FittedModel
-from ltgcd.training.loop import predict
+from ltgcd.training.config import changed
+from ltgcd.training.feature_graph import FeatureGraph
 from ltgcd.training.losses import teacher_temperature
+from ltgcd.training.methods import METHODS
 from ltgcd.training.methods.ltgcd import LTGCDConfig
+from ltgcd.training.model import FittedModel, predict
 from ltgcd.training.selection import SelectionConfig, dense_items, neighbour_graphs, select
 
 EDGES = 3  # nearest neighbours that a line is drawn to
@@ -97,9 +100,9 @@ def density_map(problem: Problem, run: Path, cell: Cell, title: str) -> DensityM
     collection, truth = problem.source.collection, problem.source.truth
     assert truth is not None
     x = np.asarray(vectors(problem.source), dtype=np.float32)
-    fitted, _ = FittedModel.load(run, _no_tail)
+    fitted = FittedModel.from_state(*Run(run).read_model(), _no_tail)
     found, outputs = predict(fitted.model, VectorViews(x), np.arange(len(x)), torch.device("cpu"))
-    method = changed(preset("ltgcd", "frozen", cell.preset or "default"), cell.changes).method  # type: ignore[arg-type]
+    method = changed(METHODS["ltgcd"].preset("frozen", cell.preset or "default"), cell.changes).method  # type: ignore[arg-type]
     assert isinstance(method, LTGCDConfig)
     return mapped(
         found.numpy(),
@@ -127,7 +130,7 @@ def mapped(
 ) -> DensityMap:
     """The same from arrays: h (N, D) and cosines to the prototypes (N, K); see `ltgcd.training.selection.select`."""
     rows = np.flatnonzero(y == UNLABELLED)
-    graphs = neighbour_graphs(features, y, config)
+    graphs = neighbour_graphs(FeatureGraph(features), y, config)
     chosen = select(features, logits, y, temperature, config, graphs)
     p = softmax(logits, temperature)
     peaks, used = dense_items(graphs, logits, p, y, temperature, dataclasses.replace(config, suppress=False))
@@ -169,7 +172,7 @@ def mapped(
     )
 
 
-def _no_tail(_note: dict[str, Any]) -> Any:  # noqa: ANN401 - never returns
+def _no_tail() -> NoReturn:
     raise InputError("The map is drawn from a run on frozen features; this one trained the last stage.")
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ltgcd.bench.tables import Claim, Column, Row, Setting, Table, cell_of
 from ltgcd.data.datasets import get_dataset
-from ltgcd.training.methods import CLUSTERINGS
+from ltgcd.training.methods import method_names
 
 Records = dict[str, dict[str, Any]]
 GROUPS = ("all", "old", "new")
@@ -58,11 +58,12 @@ def _settings_of(
     if table.runs == "split":
         return [(None, None)]
     first = next(iter(settings.values()))
+    clusterings = method_names(lambda method: not method.trained)
     shown: list[tuple[Setting | None, str | None]] = []
     for setting in settings.values():
         for regime in setting.regimes if table.runs == "train" else setting.regimes[:1]:
             own = any(
-                row.method not in CLUSTERINGS
+                row.method not in clusterings
                 and _found(table, column, row, settings, setting.name, regime, records, seeds).values
                 for column in table.columns
                 if column.backbone is None

@@ -20,8 +20,8 @@ from ltgcd.class_number.peak_search import LITERAL, PeakConfig
 from ltgcd.common.errors import InputError
 from ltgcd.data.datasets import get_dataset
 from ltgcd.data.splits import LABELS_BESIDE
-from ltgcd.training.config import TRAINED, Regime, changed, preset
-from ltgcd.training.methods import CLUSTERINGS
+from ltgcd.training.config import Regime, changed
+from ltgcd.training.methods import METHODS
 
 Runs = Literal["train", "estimate", "split"]
 # What a row shows: All/Old/New; λ with true labels of D^u and of the parts of S; K̂; its seconds; the sizes of a split.
@@ -255,13 +255,13 @@ def _check_claim(table: Table, claim: Claim, ids: dict[str, list[str]]) -> None:
 def _check_method(table: Table, row: Row) -> None:
     if table.runs == "split":
         return
-    known: tuple[str, ...] = (*CLUSTERINGS, *TRAINED) if table.runs == "train" else tuple(ESTIMATORS)
+    known: tuple[str, ...] = tuple(METHODS if table.runs == "train" else ESTIMATORS)
     if row.method not in known:
         raise InputError(
             f"Row '{row.id}' of {table.name} has the method '{row.method}', not one of {', '.join(known)}."
         )
-    if table.runs == "train" and row.method in TRAINED:
-        changed(preset(row.method, "frozen", row.preset), row.changes)  # type: ignore[arg-type]  # checked there
+    if table.runs == "train" and METHODS[row.method].trained:
+        changed(METHODS[row.method].preset("frozen", row.preset), row.changes)  # type: ignore[arg-type]  # checked there
     elif row.changes:
         if row.method not in READINGS:
             raise InputError(f"'{row.method}' (row '{row.id}' of {table.name}) has no settings to change.")
@@ -335,9 +335,9 @@ def cell_of(
         beside = row.method == DEFAULT_ESTIMATE and row.told and base.split in LABELS_BESIDE
         return dataclasses.replace(base, regime="frozen", changes=changes, labels_from="elsewhere" if beside else None)
     chosen = regime_of(setting, regime)
-    if row.method in CLUSTERINGS:  # they cluster the frozen features, whatever the others train
-        return dataclasses.replace(base, regime="frozen")
     method = row.method or ""
+    if not METHODS[method].trained:  # they cluster the frozen features, whatever the others train
+        return dataclasses.replace(base, regime="frozen")
     of_method = setting.methods.get(f"{method}:{row.preset}", setting.methods.get(method, {}))
     # A backbone's own schedule comes last: a row that is longer than the others here is as long as they are there.
     changes = {**of_method, **row.changes, **setting.changes}

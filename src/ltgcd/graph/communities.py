@@ -7,6 +7,7 @@ merged into the head as k-means does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -27,7 +28,13 @@ RESOLUTIONS = (0.05, 500.0)
 
 
 def starting_clusters(
-    white: NDArray[np.float32], y: NDArray[np.int64], n_old: int, k: int, start: Start, random_state: int
+    white: NDArray[np.float32],
+    y: NDArray[np.int64],
+    n_old: int,
+    k: int,
+    start: Start,
+    random_state: int,
+    nearest: Callable[[int], NeighbourGraph] | None = None,
 ) -> NDArray[np.int64] | None:
     """Cluster of every item (N,), 0 … |Y_l|−1 the known classes; None for a random start.
 
@@ -44,25 +51,33 @@ def starting_clusters(
         smaller than a neighbourhood leave no trace in the graph.
     random_state : int
         Seed.
+    nearest : callable, optional
+        Gives the graph of the k nearest neighbours of `white`, where somebody else needs it too; by default it is
+        searched here.
     """
     if start == "random":
         return None
     if start == "semi-kmeans" or len(white) < NEIGHBOURS * k:
         return semi_kmeans(white, y, n_old, k, random_state=random_state).labels
-    centres = community_centres(white, y, n_old, k, random_state)
+    centres = community_centres(white, y, n_old, k, random_state, nearest)
     # Two rounds: the first moves the items of known classes out of the communities, the second settles.
     return semi_kmeans(white, y, n_old, k, init=centres, max_iter=2, random_state=random_state).labels
 
 
 def community_centres(
-    white: NDArray[np.float32], y: NDArray[np.int64], n_old: int, k: int, random_state: int
+    white: NDArray[np.float32],
+    y: NDArray[np.int64],
+    n_old: int,
+    k: int,
+    random_state: int,
+    nearest: Callable[[int], NeighbourGraph] | None = None,
 ) -> NDArray[np.float32]:
     """Known class means and the means of the k − |Y_l| communities with the lowest labelled share, (k, d).
 
     Where there are fewer communities of `SMALLEST` items, and for a known class without a labelled item, rows that are
     far from every centre so far stand in.
     """
-    labels = communities(knn_graph(white, NEIGHBOURS), k, random_state)
+    labels = communities(nearest(NEIGHBOURS) if nearest else knn_graph(white, NEIGHBOURS), k, random_state)
     sizes = np.bincount(labels)
     share = np.bincount(labels, weights=y != UNLABELLED) / sizes
     order = np.lexsort((-sizes, share))

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: whole or not there, checked before they are used, the one before kept as well."""
+"""Checkpoints of a training run: whole or not there, checked before they are used, the one before kept as well."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path
 
 KEPT = 2  # epochs
+BEST = "best.safetensors"
 
 
 def write_tensors(path: Path, tensors: dict[str, torch.Tensor], note: dict[str, float | int | str | None]) -> None:
@@ -42,68 +43,81 @@ def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, float |
     return tensors, json.loads(text)
 
 
-def save_checkpoint(folder: Path, epoch: int, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
-    """Store weights and momentum after an epoch, and drop all checkpoints but this and the one before.
+class Checkpoints:
+    """The checkpoints of one training run: weights and momentum after an epoch, and the best weights so far.
 
-    Later ones can only be damaged: training would have gone on from them.
+    Parameters
+    ----------
+    folder : path
+        Where they are kept; it belongs to this run alone, and need not be there yet.
     """
-    tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
-    for number, parameter in enumerate(_parameters(optimiser)):
-        momentum = optimiser.state[parameter].get("momentum_buffer")
-        if momentum is not None:
-            tensors[f"momentum.{number}"] = momentum
-    path = folder / f"epoch-{epoch:05d}.safetensors"
-    write_tensors(path, tensors, {"epoch": epoch})
-    found = _found(folder)
-    kept = found[: found.index(path) + 1][-KEPT:]
-    for other in found:
-        if other not in kept:
-            other.unlink(missing_ok=True)
 
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
-def load_checkpoint(
-    folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, notify: Callable[[str], None]
-) -> int:
-    """Load the newest whole checkpoint into model and optimiser; return its number of finished epochs, 0 if none."""
-    found = _found(folder)
-    for place, path in reversed(list(enumerate(found))):
-        try:
-            tensors, note = read_tensors(path)
-        except InputError:
-            notify(f"{path} is damaged; training goes on from {found[place - 1].name if place else 'the beginning'}")
-            continue
-        state = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
-        try:
-            model.load_state_dict(state)
-        except RuntimeError as error:
-            raise InputError(f"{path} is of another model; give a new folder with --out.") from error
+    def save(self, epoch: int, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+        """Keep weights and momentum after an epoch, and drop all checkpoints but this and the one before.
+
+        Later ones can only be damaged: training would have gone on from them.
+        """
+        tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
         for number, parameter in enumerate(_parameters(optimiser)):
-            if f"momentum.{number}" in tensors:
-                optimiser.state[parameter]["momentum_buffer"] = tensors[f"momentum.{number}"].to(parameter.device)
-        return int(note["epoch"] or 0)
-    return 0
+            momentum = optimiser.state[parameter].get("momentum_buffer")
+            if momentum is not None:
+                tensors[f"momentum.{number}"] = momentum
+        path = self.folder / f"epoch-{epoch:05d}.safetensors"
+        write_tensors(path, tensors, {"epoch": epoch})
+        epochs = self._epochs()
+        kept = epochs[: epochs.index(path) + 1][-KEPT:]
+        for other in epochs:
+            if other not in kept:
+                other.unlink(missing_ok=True)
 
+    def load(self, model: nn.Module, optimiser: torch.optim.Optimizer, notify: Callable[[str], None]) -> int:
+        """Load the newest whole checkpoint into model and optimiser; return its number of finished epochs, 0 if none.
 
-def save_best(folder: Path, epoch: int, model: nn.Module, score: float | None) -> None:
-    """Keep the weights as the best so far if their score is higher than that of the ones kept; without one, always."""
-    path = folder / "best.safetensors"
-    if path.is_file() and score is not None:
-        try:
-            kept = read_tensors(path)[1]["score"]
-        except InputError:
-            kept = None
-        if kept is not None and float(kept) >= score:
-            return
-    write_tensors(path, dict(model.state_dict()), {"epoch": epoch, "score": score})
+        A damaged one is told, and the one before is taken.
+        """
+        epochs = self._epochs()
+        for place, path in reversed(list(enumerate(epochs))):
+            try:
+                tensors, note = read_tensors(path)
+            except InputError:
+                before = epochs[place - 1].name if place else "the beginning"
+                notify(f"{path} is damaged; training goes on from {before}")
+                continue
+            state = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+            try:
+                model.load_state_dict(state)
+            except RuntimeError as error:
+                raise InputError(f"{path} is of another model; give a new folder with --out.") from error
+            for number, parameter in enumerate(_parameters(optimiser)):
+                if f"momentum.{number}" in tensors:
+                    optimiser.state[parameter]["momentum_buffer"] = tensors[f"momentum.{number}"].to(parameter.device)
+            return int(note["epoch"] or 0)
+        return 0
 
+    def save_best(self, epoch: int, model: nn.Module, score: float | None) -> None:
+        """Keep the weights as the best so far if their score is higher than that of the ones kept.
 
-def best_checkpoint(folder: Path, model: nn.Module) -> None:
-    """Load the best weights into the model."""
-    model.load_state_dict(read_tensors(folder / "best.safetensors")[0])
+        Without a score they are kept always.
+        """
+        path = self.folder / BEST
+        if path.is_file() and score is not None:
+            try:
+                best = read_tensors(path)[1]["score"]
+            except InputError:
+                best = None
+            if best is not None and float(best) >= score:
+                return
+        write_tensors(path, dict(model.state_dict()), {"epoch": epoch, "score": score})
 
+    def load_best(self, model: nn.Module) -> None:
+        """Load the best weights into the model."""
+        model.load_state_dict(read_tensors(self.folder / BEST)[0])
 
-def _found(folder: Path) -> list[Path]:
-    return sorted(folder.glob("epoch-*.safetensors"))
+    def _epochs(self) -> list[Path]:
+        return sorted(self.folder.glob("epoch-*.safetensors"))
 
 
 def _parameters(optimiser: torch.optim.Optimizer) -> list[torch.nn.Parameter]:

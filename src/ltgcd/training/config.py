@@ -1,7 +1,7 @@
-"""What a training run is made of, as one frozen configuration: presets by method and regime, and changes to them.
+"""What a training run is made of, as one frozen configuration, and changes to its fields by their paths.
 
 A configuration is written to a run's ``config.toml`` and read from a benchmark's TOML; ``--set selection.k=20`` changes
-a field by its path.
+a field by its path. The presets of a method are in its own file (`ltgcd.training.methods`).
 """
 
 from __future__ import annotations
@@ -13,20 +13,10 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from ltgcd.common.errors import InputError
 from ltgcd.common.settings import check_fields
 from ltgcd.graph.communities import Start
-from ltgcd.training import selection
-from ltgcd.training.loop import Schedule
-from ltgcd.training.methods.gcd import GCDConfig
-from ltgcd.training.methods.ltgcd import LTGCDConfig
-from ltgcd.training.methods.orca import ORCAConfig
-from ltgcd.training.methods.rankstats import RankStatsConfig
-from ltgcd.training.methods.simgcd import SimGCDConfig
-from ltgcd.training.methods.uno import UNOConfig
-from ltgcd.training.selection import SelectionConfig
+from ltgcd.training.schedule import Schedule
 
 Regime = Literal["frozen", "last-stage"]
 Preset = Literal["default", "paper", "literal"]
-TRAINED = ("ltgcd", "ltgcd-crest", "simgcd", "gcd", "orca", "uno", "rankstats")
-MethodConfig = SimGCDConfig | LTGCDConfig | GCDConfig | RankStatsConfig | UNOConfig | ORCAConfig
 C = TypeVar("C")
 
 
@@ -36,10 +26,12 @@ class Experiment:
 
     Attributes
     ----------
+    name : str
+        Of the method, a key of `ltgcd.training.methods.METHODS`. It is no setting: another method has other settings.
     schedule : Schedule
         Optimisation.
-    method : SimGCDConfig, LTGCDConfig, GCDConfig, RankStatsConfig, UNOConfig or ORCAConfig
-        Losses and selection.
+    method : frozen dataclass
+        Losses and selection; of the type `Method.config`.
     start : {"random", "semi-kmeans", "communities"}
         Where the prototypes begin, for the methods that have one for each class.
     whiten : bool
@@ -55,8 +47,9 @@ class Experiment:
         Share of the labelled items of each class that is treated as unlabelled and scored after every epoch.
     """
 
-    schedule: Schedule = field(default_factory=Schedule)
-    method: MethodConfig = field(default_factory=SimGCDConfig)
+    name: str = field(metadata={"fixed": True})
+    schedule: Schedule
+    method: Any
     start: Start = "random"
     whiten: bool = True
     dropout: float = 0.3
@@ -67,60 +60,15 @@ class Experiment:
     def __post_init__(self) -> None:
         check_fields(self, dropout=(0, 0.99), adjustment=(0, 10), smoothing=(0, 1000), held_out=(0, 0.9))
 
-
-def preset(method: str, regime: Regime, name: Preset = "default") -> Experiment:
-    """The configuration of a method in a regime.
-
-    ``default`` is what we recommend, ``paper`` the corrected reading of the paper and nothing more, ``literal`` the
-    paper as printed. For the baselines all three are the authors' losses and random prototypes. What is ours in all
-    of them, to compare like with like: within-class whitening, a CPU's schedule, and the teacher's warm-up and ε that
-    go with it (``--epochs 200 --set schedule.batch_size=128 --set whiten=false`` are the paper's). ``ltgcd-crest`` is
-    ``ltgcd`` with CReST's quota.
-    """
-    if method not in TRAINED:
-        raise InputError(f"'{method}' is not trained; choose one of {', '.join(TRAINED)}.")
-    if name not in get_args(Preset):
-        raise InputError(f"There is no preset '{name}'; choose one of {', '.join(get_args(Preset))}.")
-    if method == "ltgcd-crest":
-        return changed(preset("ltgcd", regime, name), {"selection.crest": "quota"})
-    frozen = regime == "frozen"
-    schedule = Schedule(epochs=10 if frozen else 6, batch_size=256)
-    if method in (found := _baselines(frozen)):
-        config, learning_rate, weight_decay = found[method]
-        schedule = dataclasses.replace(schedule, learning_rate=learning_rate, weight_decay=weight_decay)
-        return Experiment(schedule, config)
-    base = SimGCDConfig(entropy_weight=2.0, teacher_warmup=0.3, contrastive=not frozen)
-    if method == "simgcd":
-        return Experiment(schedule, base)
-    if name == "literal":
-        return Experiment(schedule, LTGCDConfig(base, selection.LITERAL, warmup=0.0))
-    corrected = LTGCDConfig(base, SelectionConfig(), warmup=0.3)
-    if name == "paper":
-        return Experiment(schedule, corrected)
-    ours = dataclasses.replace(corrected, neighbour_weight=0.3)
-    if frozen:
-        # Neighbours teach what frozen features say already; rehearsals on four sets were better without
-        # (benchmarks/results/rehearsed.md; with a trained last stage that was not asked). And an adapter hardly moves
-        # them: searching the graph anew would take more time than the epoch.
-        ours = dataclasses.replace(corrected, selection=SelectionConfig(graph="start"))
-    # A round of smoothing helped known classes in the rehearsals of all four sets, and novel ones in two of four; more
-    # rounds cost novel ones something. With a trained last stage that was not asked either.
-    return Experiment(schedule, ours, start="communities", adjustment=0.5, smoothing=1 if frozen else 0)
+    def settings(self) -> dict[str, Any]:
+        """Every setting by group, as ``config.toml`` and the records of the benchmark hold them."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if name != "name"}
 
 
-def _baselines(frozen: bool) -> dict[str, tuple[MethodConfig, float, float]]:
-    """Losses, learning rate and weight decay of the other baselines, their authors' but for three numbers.
-
-    GCD's last layer is narrower on frozen features: only a small adapter learns from its losses there, and at 16 times
-    the length of what goes in the layer still keeps cosines nearly as they are. RankStats+ learns at 0.02 and ORCA at
-    0.3 instead of 0.1, by held-out labelled items (``benchmarks/tuning.py``, which asks the same of every method).
-    """
-    return {
-        "gcd": (GCDConfig(width=4096 if frozen else 65_536), 0.1, 5e-5),
-        "rankstats": (RankStatsConfig(), 0.02, 1e-4),
-        "uno": (UNOConfig(), 0.1, 1.5e-4),
-        "orca": (ORCAConfig(), 0.3, 5e-4),
-    }
+def cpu_schedule(regime: Regime, learning_rate: float = 0.1, weight_decay: float = 5e-5) -> Schedule:
+    """The schedule that every preset has, to compare like with like; 200 epochs in batches of 128 are the paper's."""
+    epochs = 10 if regime == "frozen" else 6
+    return Schedule(epochs, batch_size=256, learning_rate=learning_rate, weight_decay=weight_decay)
 
 
 # ---------------------------------------------------------------- changes by path
@@ -139,7 +87,7 @@ def changed(config: C, changes: dict[str, Any]) -> C:
 
 def _with(config: C, path: list[str], value: Any, whole: str) -> C:  # noqa: ANN401 - as typed by the user
     assert dataclasses.is_dataclass(config)
-    names = [f.name for f in dataclasses.fields(config)]
+    names = [f.name for f in dataclasses.fields(config) if not f.metadata.get("fixed")]
     head, rest = path[0], path[1:]
     if head not in names:
         for name in ("method", "base"):

@@ -1,76 +1,32 @@
-"""One visible loop: epochs, re-selection, checkpoints, resume, in one process or several (METHODS §3, §6.4).
+"""One visible loop: epochs, re-selection, checkpoints, resume, in one process or several (docs/methods.md §3, §6.4).
 
-What a method adds is an object with a head, its losses and a plan for each epoch (`Method`); the loop is the same for
-all. An epoch depends on nothing but the weights, the momentum and the seed: its random numbers start afresh, and what a
-method keeps from epoch to epoch (the selection) is computed from the weights when it begins. So a checkpoint is small,
-and a run that was killed goes on to the same labels.
+What a method adds is a head, and an object with its losses and a plan for each epoch (`Objective`); the loop is the
+same for all. An epoch depends on nothing but the weights, the momentum and the seed: its random numbers start afresh,
+and what a method keeps from epoch to epoch (the selection) is computed from the weights when it begins. So a checkpoint
+is small, and a run that was killed goes on to the same labels.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.progress import progress
-from ltgcd.common.settings import check_fields
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.features.backbones.engines import half_precision
 from ltgcd.features.views import Views
-from ltgcd.training.checkpoints import best_checkpoint, load_checkpoint, save_best, save_checkpoint
+from ltgcd.training.checkpoints import Checkpoints
 from ltgcd.training.distributed import World
-
-TEST_BATCH = 256
-CPU_ROWS = 128
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """Optimisation, the same for every method unless its paper says otherwise.
-
-    Attributes
-    ----------
-    epochs : int
-        An epoch draws as many items as there are, half of them labelled.
-    batch_size : int
-        Items; each in two views.
-    learning_rate : float
-        At the start; falls to a thousandth of it along a cosine.
-    momentum, weight_decay : float
-        Of SGD; biases and other one-dimensional parameters do not decay.
-    choose : {"last", "held-out"}
-        Which epoch's weights are kept: the last, or the best by balanced accuracy on held-out labelled items. Never
-        by anything about D^u.
-    """
-
-    epochs: int = 200
-    batch_size: int = 128
-    learning_rate: float = 0.1
-    momentum: float = 0.9
-    weight_decay: float = 5e-5
-    choose: Literal["last", "held-out"] = "last"
-
-    def __post_init__(self) -> None:
-        check_fields(
-            self,
-            "the schedule",
-            epochs=(1, 1_000_000),
-            batch_size=(2, 1_000_000),
-            learning_rate=(0, math.inf),
-            momentum=(0, 1),
-            weight_decay=(0, math.inf),
-        )
+from ltgcd.training.model import Model, precision, predict
+from ltgcd.training.schedule import Schedule, check_schedule, cosine, make_optimiser
 
 
 class Batch(NamedTuple):
@@ -89,7 +45,7 @@ class Snapshot(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What an epoch draws its unlabelled items from, what is worth a line about it, and the parts of the pool.
+    """What an epoch draws its unlabelled items from, what its line in the record says of it, and the parts of the pool.
 
     `sets` names masks (N,) over all items, for whoever watches: S_conf, S_dens and S.
     """
@@ -106,8 +62,8 @@ def unwatched(_epoch: int, _sets: dict[str, NDArray[np.bool_]]) -> None:
     """Look at nothing."""
 
 
-class Method(Protocol):
-    """What a method adds to the loop."""
+class Objective(Protocol):
+    """What a method adds to the loop: the losses that are minimised, and a plan for each epoch."""
 
     def plan(self, done: float, snapshot: Callable[[], Snapshot]) -> Plan:
         """Begin an epoch, at this share of the training; `snapshot` costs a pass over all items."""
@@ -118,61 +74,18 @@ class Method(Protocol):
         ...
 
 
-class Model(nn.Module):
-    """Tail and head: cached activations in, features and the head's outputs out."""
-
-    def __init__(self, tail: nn.Module, head: nn.Module) -> None:
-        super().__init__()
-        self.tail, self.head = tail, head
-
-    def forward(self, activations: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Map (R, *shape) to features (R, D) and outputs of the head."""
-        if activations.ndim > 2 and activations.device.type == "cpu":
-            # Maps of more rows than this fall out of the cache, and a tail of convolutions takes twice as long.
-            # Without a gradient nothing is kept, and twice as many fit.
-            n = CPU_ROWS if torch.is_grad_enabled() else TEST_BATCH
-            features = torch.cat([self.tail(rows) for rows in torch.split(activations, n)])
-        else:
-            features = self.tail(activations)
-        return features, self.head(features)
-
-
 # ---------------------------------------------------------------- the loop
-
-
-def check_schedule(schedule: Schedule, n_processes: int, *, can_choose: bool) -> None:
-    """Refuse a schedule that can't be kept.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        Optimisation.
-    n_processes : int
-        How many share a batch.
-    can_choose : bool
-        Whether labelled items are held out and checkpoints are kept.
-    """
-    if schedule.batch_size % (2 * n_processes):
-        shared = f" and shared by {n_processes} processes" if n_processes > 1 else ""
-        raise InputError(
-            f"A batch of {schedule.batch_size} can't be halved{shared}; choose a multiple of {2 * n_processes}."
-        )
-    if schedule.choose == "held-out" and not can_choose:
-        raise InputError(
-            "The best epoch can only be chosen where labelled items are held out (held_out=0.1, for instance) and "
-            "checkpoints are kept."
-        )
 
 
 def fit(
     model: Model,
-    method: Method,
+    objective: Objective,
     views: Views,
     y: NDArray[np.int64],
     schedule: Schedule,
     *,
     random_state: int = 0,
-    folder: Path | None = None,
+    checkpoints: Checkpoints | None = None,
     held_out: NDArray[np.int64] | None = None,
     record: Callable[[dict[str, Any]], None] = lambda _line: None,
     watch: Watch = unwatched,
@@ -185,7 +98,7 @@ def fit(
     ----------
     model : Model
         Tail and head.
-    method : Method
+    objective : Objective
         Losses and plans.
     views : Views
         The N items.
@@ -195,8 +108,8 @@ def fit(
         Optimisation.
     random_state : int
         Seed of everything that is drawn here.
-    folder : path, optional
-        Where checkpoints go; an epoch that is finished there is not trained again.
+    checkpoints : Checkpoints, optional
+        What finished epochs leave behind; an epoch that is finished there is not trained again.
     held_out : ndarray of int64, shape (N,), optional
         True labels of labelled items that `y` hides (-1 elsewhere): scored after every epoch.
     record : callable
@@ -209,7 +122,7 @@ def fit(
         The other processes.
     """
     world = world or World()
-    check_schedule(schedule, world.size, can_choose=folder is not None and held_out is not None)
+    check_schedule(schedule, world.size, can_choose=checkpoints is not None and held_out is not None)
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
     model.to(device)
     optimiser = make_optimiser(model, schedule)
@@ -217,7 +130,7 @@ def fit(
     scaler = torch.amp.GradScaler(device.type, enabled=half_precision(device) is torch.float16)
     labelled = np.flatnonzero(y != UNLABELLED)
     steps = max(1, len(y) // schedule.batch_size)
-    start = load_checkpoint(folder, model, optimiser, notify) if folder else 0
+    start = checkpoints.load(model, optimiser, notify) if checkpoints else 0
 
     def take_snapshot() -> Snapshot:
         return snapshot(model, views, world, device)
@@ -226,7 +139,7 @@ def fit(
         for epoch in range(start, schedule.epochs):
             began = time.perf_counter()
             model.eval()
-            plan = method.plan(epoch / schedule.epochs, take_snapshot)
+            plan = objective.plan(epoch / schedule.epochs, take_snapshot)
             planned = time.perf_counter()
             watch(epoch + 1, plan.sets)
             model.train()
@@ -238,7 +151,7 @@ def fit(
                     group["lr"] = cosine(schedule.learning_rate, done)
                 features, outputs = _forward(model, pair.to(device), world)
                 batch = Batch(torch.from_numpy(rows).to(device), torch.from_numpy(y[rows]).to(device), done)
-                losses = method.losses(features, outputs, batch)
+                losses = objective.losses(features, outputs, batch)
                 loss = torch.stack(list(losses.values())).sum()
                 _descend(loss, model, optimiser, scaler, world)
                 for name, value in losses.items():
@@ -262,29 +175,14 @@ def fit(
             if world.first:
                 # The checkpoint comes last: killed before it, the epoch is trained again, and says the same.
                 record(line)
-                if folder and schedule.choose == "held-out":
-                    save_best(folder, epoch + 1, model, line["held_out_balanced_acc"])
-                if folder:
-                    save_checkpoint(folder, epoch + 1, model, optimiser)
-    if folder and schedule.choose == "held-out":
-        best_checkpoint(folder, model)
+                if checkpoints and schedule.choose == "held-out":
+                    checkpoints.save_best(epoch + 1, model, line["held_out_balanced_acc"])
+                if checkpoints:
+                    checkpoints.save(epoch + 1, model, optimiser)
+    if checkpoints and schedule.choose == "held-out":
+        checkpoints.load_best(model)
     model.eval()
     return take_snapshot()
-
-
-def make_optimiser(model: nn.Module, schedule: Schedule) -> torch.optim.SGD:
-    """SGD over what is trained; one-dimensional parameters do not decay."""
-    trained = [p for p in model.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in trained if p.ndim > 1], "weight_decay": schedule.weight_decay},
-        {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
-    ]
-    return torch.optim.SGD(groups, lr=schedule.learning_rate, momentum=schedule.momentum)
-
-
-def cosine(first: float, done: float) -> float:
-    """Learning rate at a share of the training: from `first` along a cosine to a thousandth of it."""
-    return first * (1e-3 + (1 - 1e-3) * 0.5 * (1 + math.cos(math.pi * done)))
 
 
 def batches(
@@ -334,14 +232,9 @@ def _descend(
 
 def _forward(model: Model, pair: torch.Tensor, world: World) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """Features and outputs of the whole batch (2B rows): this process computes its share, and gets the others'."""
-    with _precision(pair.device):
+    with precision(pair.device):
         features, outputs = model(pair)
     return world.gather_views(features.float()), {n: world.gather_views(o.float()) for n, o in outputs.items()}
-
-
-def _precision(device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    half = half_precision(device)
-    return contextlib.nullcontext() if half is None else torch.autocast(device.type, dtype=half)
 
 
 def snapshot(model: Model, views: Views, world: World, device: torch.device) -> Snapshot:
@@ -353,19 +246,6 @@ def snapshot(model: Model, views: Views, world: World, device: torch.device) -> 
         world.gather_rows(features, n).numpy(),
         {name: world.gather_rows(output, n).numpy() for name, output in outputs.items()},
     )
-
-
-def predict(
-    model: Model, views: Views, rows: NDArray[np.int64], device: torch.device
-) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """Features and outputs of some items in their test view, on the CPU, without a gradient."""
-    parts: list[tuple[torch.Tensor, dict[str, torch.Tensor]]] = []
-    with torch.no_grad(), _precision(device):
-        for start in range(0, max(len(rows), 1), TEST_BATCH):
-            features, outputs = model(views.test(rows[start : start + TEST_BATCH]).to(device))
-            parts.append((features.float().cpu(), {name: o.float().cpu() for name, o in outputs.items()}))
-    names = parts[0][1]
-    return torch.cat([f for f, _ in parts]), {name: torch.cat([o[name] for _, o in parts]) for name in names}
 
 
 def held_out_accuracy(model: Model, views: Views, held_out: NDArray[np.int64], device: torch.device) -> float | None:

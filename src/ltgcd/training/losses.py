@@ -1,4 +1,4 @@
-"""The losses of SimGCD and of the long-tailed method (METHODS §3, §6), as pure functions of torch tensors.
+"""The losses of SimGCD and of the long-tailed method (docs/methods.md §3, §6), as pure functions of torch tensors.
 
 B items in two views make 2B rows: view a of every item first, then view b, in the same order. All logarithms are
 natural, all losses are means over rows, scalars.

@@ -1,4 +1,4 @@
-"""Which unlabelled items train the next epoch: S = S_conf ∪ S_dens, and the prior of S (paper §3.3, METHODS §6).
+"""Which unlabelled items train the next epoch: S = S_conf ∪ S_dens, and its prior (paper §3.3, docs/methods.md §6).
 
 S_conf holds the items that the classifier is sure of, S_dens the density peaks that survive NMDS. Under a long tail
 the first are mostly of large classes, the second should be of all. Where the paper can be read in several ways, the
@@ -13,11 +13,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ltgcd.common.numerics import softmax
 from ltgcd.common.settings import check_fields
 from ltgcd.data.collection import UNLABELLED, imbalance_factor
-from ltgcd.graph.density import density, judge_classifier, softmax
+from ltgcd.graph.density import density, judge_classifier
 from ltgcd.graph.knn import NeighbourGraph, knn_graph
 from ltgcd.graph.peaks import Overlap, PeakTest, Rule, find_peaks, iou_k, iou_threshold, nmds
+from ltgcd.training.feature_graph import FeatureGraph
 
 DensityForm = Literal["classifier", "calibrated", "affinity"]
 PriorForm = Literal["l1", "softmax", "softmax-normalised"]
@@ -205,7 +207,7 @@ def select(
         confident = crest_confident(sure, pseudo, unlabelled, p.shape[1], config)
     dense, used = np.zeros(len(y), dtype=bool), UsedDensity("none", temperature)
     if config.sets in ("both", "dense") and unlabelled.any():
-        graphs = graphs or neighbour_graphs(features, y, config)
+        graphs = graphs or neighbour_graphs(FeatureGraph(features), y, config)
         dense, used = dense_items(graphs, logits, p, y, temperature, config)
     chosen = {"both": confident | dense, "confident": confident, "dense": dense, "all": unlabelled}[config.sets]
     chosen = _filled(chosen, sure, unlabelled, config.floor)
@@ -213,14 +215,17 @@ def select(
     return Selection(chosen, confident, dense, pseudo, prior(counts, config), used.form, used.why)
 
 
-def neighbour_graphs(features: NDArray[np.floating], y: NDArray[np.int64], config: SelectionConfig) -> Graphs:
-    """The graphs of features (N, D) that S_dens is found on."""
-    labelled = np.flatnonzero(y != UNLABELLED)
+def neighbour_graphs(whole: FeatureGraph, y: NDArray[np.int64], config: SelectionConfig) -> Graphs:
+    """The graphs that S_dens is found on, of features (N, D) and labels (N,).
+
+    Neighbours among D^u alone are not in the graph of all items (most neighbours of an item may be labelled), so they
+    are searched for themselves; where the pool is all items, the shared graph serves.
+    """
+    labelled, unlabelled = np.flatnonzero(y != UNLABELLED), np.flatnonzero(y == UNLABELLED)
+    k = max(config.k, config.k_s)
+    pool = whole.nearest(k) if config.pool == "all" else knn_graph(whole.features[unlabelled], k)
     judging = config.density == "calibrated" and len(labelled) > 0
-    return Graphs(
-        knn_graph(features[_pool(y, config)], max(config.k, config.k_s)),
-        knn_graph(features[labelled], config.k) if judging else None,
-    )
+    return Graphs(pool, knn_graph(whole.features[labelled], config.k) if judging else None)
 
 
 def _pool(y: NDArray[np.int64], config: SelectionConfig) -> NDArray[np.int64]:
@@ -274,7 +279,7 @@ def crest_confident(
     n_classes: int,
     config: SelectionConfig,
 ) -> NDArray[np.bool_]:
-    """S_conf by a rule of CReST's (METHODS §7.2): the rarer a pseudo class, the larger the share of it that is taken.
+    """S_conf by a rule of CReST's (docs/methods.md §7.2): the rarer a pseudo class, the more of it is taken.
 
     μ_c = (N_{L+1−r} / N_1)^α for the class of rank r by falling count (equal counts by class number), so the rarest is
     taken whole. ``quota``: the top ⌈μ_c n_c⌉ of the n_c items with p ≥ ε_conf, equal ones by index. ``threshold``: all
@@ -348,5 +353,4 @@ def prior(counts: NDArray[np.int64], config: SelectionConfig) -> NDArray[np.floa
         smoothed = counts + config.smoothing
         return np.asarray(smoothed / smoothed.sum(), dtype=np.float64)
     logits = counts / (total if config.prior == "softmax-normalised" else 1)
-    exp = np.exp(logits - logits.max())
-    return np.asarray(exp / exp.sum(), dtype=np.float64)
+    return np.asarray(softmax(logits[None])[0], dtype=np.float64)

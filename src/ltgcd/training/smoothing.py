@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ltgcd.common.numerics import softmax
 from ltgcd.data.collection import UNLABELLED
-from ltgcd.graph.density import softmax
 from ltgcd.graph.knn import NeighbourGraph
 
 STEP = 0.5  # share of an item's probabilities that comes from its neighbours in a round of smoothing

@@ -1,8 +1,43 @@
-"""Every method of the paper: one file each, an explicit dict, no decorators."""
+"""Every method of the paper: a file each, and a line each in `METHODS`. A new one is one more of both.
+
+The names in help texts, error messages and documents are taken from here.
+"""
 
 from __future__ import annotations
 
-from ltgcd.graph import kmeans, semi_kmeans
+from collections.abc import Callable
 
-# Methods that only cluster frozen features; the trained ones are in `ltgcd.training.config`.
-CLUSTERINGS = {"kmeans": kmeans.fit, "semi-kmeans": semi_kmeans.fit}
+from ltgcd.common.errors import InputError
+from ltgcd.training.method import Method
+from ltgcd.training.methods import clusterings, gcd, ltgcd, orca, rankstats, simgcd, uno
+
+METHODS: dict[str, Method] = {
+    "kmeans": clusterings.KMEANS,
+    "semi-kmeans": clusterings.SEMI_KMEANS,
+    "ltgcd": ltgcd.METHOD,
+    "ltgcd-crest": ltgcd.WITH_CREST,
+    "simgcd": simgcd.METHOD,
+    "gcd": gcd.METHOD,
+    "orca": orca.METHOD,
+    "uno": uno.METHOD,
+    "rankstats": rankstats.METHOD,
+}
+
+
+def method_names(where: Callable[[Method], bool] = lambda _method: True) -> list[str]:
+    """Names of all methods, or of some: ``method_names(lambda method: method.has_prototypes)``."""
+    return [name for name, method in METHODS.items() if where(method)]
+
+
+def trained_names() -> list[str]:
+    """Names of the methods that are trained; the others only cluster."""
+    return method_names(lambda method: method.trained)
+
+
+def get_method(name: str, *, trained: bool = False) -> Method:
+    """The method of this name, or a sentence with all names; with `trained`, only of those that are trained."""
+    names = trained_names() if trained else method_names()
+    if name in names:
+        return METHODS[name]
+    kind = "trained method" if trained else "method"
+    raise InputError(f"There is no {kind} '{name}'; choose one of {', '.join(names)}.")

@@ -1,4 +1,4 @@
-"""GCD (Vaze et al. 2022; METHODS §4): contrastive learning of the features, then semi-supervised k-means on them.
+"""GCD (Vaze et al. 2022; docs/methods.md §4): contrastive learning of features, then semi-supervised k-means on them.
 
 L = (1 − λ) InfoNCE on all rows + λ SupCon on the labelled ones. There is no classifier in training: the classes are
 found at the end, among the features of D^l ∪ D^u, and what is left is a head that gives the nearest centre.
@@ -20,8 +20,12 @@ from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.semi_kmeans import semi_kmeans
 from ltgcd.graph.whitening import normalise
 from ltgcd.training import losses
+from ltgcd.training.config import Experiment, Preset, Regime, cpu_schedule
+from ltgcd.training.feature_graph import FeatureGraph
 from ltgcd.training.heads import PROJECTION, CentreHead, CosinePrototypes, projector
 from ltgcd.training.loop import Batch, Plan, Snapshot
+from ltgcd.training.method import Method
+from ltgcd.training.problem import Problem
 
 GRAM_FROM = 4 * PROJECTION  # width from which on WᵀW is surely regular
 
@@ -89,12 +93,12 @@ def cluster(
 
     Its logits put an unlabelled item where the next E-step would.
     """
-    found = semi_kmeans(normalise(features), y, n_old, k, n_init=config.n_init, random_state=random_state)
-    return CentreHead(torch.from_numpy(found.centres))
+    clusters = semi_kmeans(normalise(features), y, n_old, k, n_init=config.n_init, random_state=random_state)
+    return CentreHead(torch.from_numpy(clusters.centres))
 
 
 class GCD:
-    """GCD's representation learning as a method of `ltgcd.training.loop`; `cluster` is its end."""
+    """GCD's representation learning for `ltgcd.training.loop`; `cluster` is its end."""
 
     def __init__(self, y: NDArray[np.int64], config: GCDConfig) -> None:
         self.config = config
@@ -114,3 +118,36 @@ class GCD:
             "self_con": (1 - supervised) * losses.info_nce(z),
             "sup_con": supervised * losses.sup_con(z[labelled], y[labelled]),
         }
+
+
+# ---------------------------------------------------------------- the method
+
+
+def presets(regime: Regime, _name: Preset) -> Experiment:
+    """The authors' losses, in all presets, but for the width on frozen features.
+
+    Only a small adapter learns from the losses there, and at 16 times the length of what goes in the layer still keeps
+    cosines nearly as they are.
+    """
+    return Experiment("gcd", cpu_schedule(regime), GCDConfig(width=4096 if regime == "frozen" else 65_536))
+
+
+def build(problem: Problem, config: GCDConfig, start: FeatureGraph) -> tuple[ContrastiveHead, GCD]:
+    """DINO's head and the contrastive losses."""
+    return ContrastiveHead(start.features.shape[1], config.width), GCD(problem.y, config)
+
+
+def centres(_head: nn.Module, snapshot: Snapshot, problem: Problem, config: GCDConfig) -> CentreHead:
+    """The centres of the trained features."""
+    return cluster(snapshot.features, problem.y, problem.n_old, problem.k, config, problem.random_state)
+
+
+METHOD = Method(
+    "gcd",
+    "GCD: contrastive learning, then semi-supervised k-means",
+    config=GCDConfig,
+    presets=presets,
+    build=build,
+    final_classifier=centres,
+    can_choose_epoch=False,
+)

@@ -1,4 +1,4 @@
-"""RankStats+ (AutoNovel, Han et al. 2020, with one head over all classes; METHODS §5.1).
+"""RankStats+ (AutoNovel, Han et al. 2020, with one head over all classes; docs/methods.md §5.1).
 
 Two unlabelled items are taken for the same class if the same k features are their largest. "+" is the change that
 generalised category discovery asks for: unlabelled items may be of known classes, so a single linear head has all K
@@ -24,7 +24,12 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.settings import check_fields
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.training import losses
+from ltgcd.training.config import Experiment, Preset, Regime, cpu_schedule
+from ltgcd.training.feature_graph import FeatureGraph
+from ltgcd.training.heads import LinearHead
 from ltgcd.training.loop import Batch, Plan, Snapshot
+from ltgcd.training.method import Method
+from ltgcd.training.problem import Problem
 
 EPSILON = 1e-7  # inside the logarithms of the pairs
 
@@ -94,7 +99,7 @@ def ramp_up(progress: float, length: float) -> float:
 
 
 class RankStats:
-    """RankStats+ as a method of `ltgcd.training.loop`."""
+    """The losses of RankStats+ for `ltgcd.training.loop`."""
 
     def __init__(self, y: NDArray[np.int64], config: RankStatsConfig, n_old: int) -> None:
         self.config, self.n_old = config, n_old
@@ -118,3 +123,25 @@ class RankStats:
             "pairs": pairwise_bce(p_a[~labelled], p_b[~labelled], positive),
             "consistency": weight * F.mse_loss(p_a, p_b),
         }
+
+
+# ---------------------------------------------------------------- the method
+
+
+def presets(regime: Regime, _name: Preset) -> Experiment:
+    """The authors' losses, in all presets; their rate of 0.1 is 0.02 by held-out items (``benchmarks/tuning.py``)."""
+    return Experiment("rankstats", cpu_schedule(regime, learning_rate=0.02, weight_decay=1e-4), RankStatsConfig())
+
+
+def build(problem: Problem, config: RankStatsConfig, start: FeatureGraph) -> tuple[LinearHead, RankStats]:
+    """One linear head over all classes, and the three losses."""
+    return LinearHead(start.features.shape[1], problem.k), RankStats(problem.y, config, problem.n_old)
+
+
+METHOD = Method(
+    "rankstats",
+    "RankStats+: pairs of items with the same largest features",
+    config=RankStatsConfig,
+    presets=presets,
+    build=build,
+)

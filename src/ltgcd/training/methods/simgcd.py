@@ -1,4 +1,4 @@
-"""SimGCD (Wen et al. 2023; METHODS §3): cosine prototypes, self-distillation and a mean-entropy term.
+"""SimGCD (Wen et al. 2023; docs/methods.md §3): cosine prototypes, self-distillation and a mean-entropy term.
 
 Faithful to the authors' code: random prototypes, the whole of D^u in every epoch, no re-selection.
 """
@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 from ltgcd.common.settings import check_fields
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.training import losses
+from ltgcd.training.config import Experiment, Preset, Regime, cpu_schedule
+from ltgcd.training.feature_graph import FeatureGraph
+from ltgcd.training.heads import Head
 from ltgcd.training.loop import Batch, Plan, Snapshot
+from ltgcd.training.method import Method
+from ltgcd.training.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ def base_losses(
 
 
 class SimGCD:
-    """SimGCD as a method of `ltgcd.training.loop`."""
+    """SimGCD's losses for `ltgcd.training.loop`."""
 
     def __init__(self, y: NDArray[np.int64], config: SimGCDConfig) -> None:
         self.config = config
@@ -92,3 +97,31 @@ class SimGCD:
     ) -> dict[str, torch.Tensor]:
         """L_base."""
         return base_losses(outputs, batch, losses.mean_prediction(outputs["logits"]), self.config)
+
+
+# ---------------------------------------------------------------- the method
+
+
+def base_config(regime: Regime) -> SimGCDConfig:
+    """SimGCD's losses as our presets have them: ε and the teacher's warm-up that go with a CPU's schedule."""
+    return SimGCDConfig(entropy_weight=2.0, teacher_warmup=0.3, contrastive=regime != "frozen")
+
+
+def presets(regime: Regime, _name: Preset) -> Experiment:
+    """The authors' losses and random prototypes, in all presets."""
+    return Experiment("simgcd", cpu_schedule(regime), base_config(regime))
+
+
+def build(problem: Problem, config: SimGCDConfig, start: FeatureGraph) -> tuple[Head, SimGCD]:
+    """Prototypes, with a projector for the contrastive losses, and L_base."""
+    return Head(start.features.shape[1], problem.k, contrastive=config.contrastive), SimGCD(problem.y, config)
+
+
+METHOD = Method(
+    "simgcd",
+    "SimGCD: cosine prototypes, self-distillation, mean entropy",
+    config=SimGCDConfig,
+    presets=presets,
+    build=build,
+    has_prototypes=True,
+)

@@ -1,4 +1,4 @@
-"""UNO+ (Fini et al. 2021, with one objective over all classes; METHODS §5.2).
+"""UNO+ (Fini et al. 2021, with one objective over all classes; docs/methods.md §5.2).
 
 Labels and pseudo labels are targets of the same cross-entropy over known and novel classes: one-hot for a labelled
 item, for an unlabelled one what Sinkhorn-Knopp makes of the batch, the classes sharing it equally. "+" is the change
@@ -22,12 +22,16 @@ from torch import nn
 from torch.nn import functional as F
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.numerics import softmax
 from ltgcd.common.settings import check_fields
 from ltgcd.data.collection import UNLABELLED
-from ltgcd.graph.density import softmax
+from ltgcd.training.config import Experiment, Preset, Regime, cpu_schedule
+from ltgcd.training.feature_graph import FeatureGraph
 from ltgcd.training.heads import HIDDEN, CosinePrototypes, JointHead, NovelHead
 from ltgcd.training.loop import Batch, Plan, Snapshot
 from ltgcd.training.losses import TAU_STUDENT
+from ltgcd.training.method import Method
+from ltgcd.training.problem import Problem
 from ltgcd.training.smoothing import class_prior
 
 SMOOTHING = 0.1  # share of the estimated prior that is uniform, so that no class is given up
@@ -122,7 +126,7 @@ def split_prior(prior: torch.Tensor, n_old: int, factor: int) -> torch.Tensor:
     return torch.cat([known, (novel.sum() / max(factor * len(novel), 1)).repeat(factor * len(novel))])
 
 
-# ---------------------------------------------------------------- the heads and the method
+# ---------------------------------------------------------------- heads and losses
 
 
 class UNOHead(nn.Module):
@@ -174,7 +178,7 @@ class UNOHead(nn.Module):
 
 
 class UNO:
-    """UNO+ as a method of `ltgcd.training.loop`.
+    """The losses of UNO+ for `ltgcd.training.loop`.
 
     Parameters
     ----------
@@ -208,10 +212,40 @@ class UNO:
         config = self.config
         prior = self.prior.to(batch.y.device)
         priors = {"heads": prior, "over": split_prior(prior, self.n_old, config.overclustering)}
-        found = {}
+        by_head = {}
         for name, shares in priors.items():
             logits = torch.stack(outputs[name].chunk(2)).transpose(1, 2)
             targets = joint_targets(logits, batch.y, shares, config.epsilon, config.rounds)
-            found[name] = swapped_prediction(logits, targets)
-        self.head.epoch_loss += found["heads"].detach()
-        return {"cluster": found["heads"].mean() / 2, "overcluster": found["over"].mean() / 2}
+            by_head[name] = swapped_prediction(logits, targets)
+        self.head.epoch_loss += by_head["heads"].detach()
+        return {"cluster": by_head["heads"].mean() / 2, "overcluster": by_head["over"].mean() / 2}
+
+
+# ---------------------------------------------------------------- the method
+
+
+def presets(regime: Regime, _name: Preset) -> Experiment:
+    """The authors' losses, in all presets."""
+    return Experiment("uno", cpu_schedule(regime, weight_decay=1.5e-4), UNOConfig())
+
+
+def build(problem: Problem, config: UNOConfig, start: FeatureGraph) -> tuple[UNOHead, UNO]:
+    """All heads side by side, and their losses."""
+    head = UNOHead(start.features.shape[1], problem.n_old, problem.k, config)
+    return head, UNO(problem.y, config, head, problem.n_old, problem.k)
+
+
+def best_head(head: nn.Module, _snapshot: Snapshot, _problem: Problem, _config: UNOConfig) -> JointHead:
+    """The head with the least loss in the last epoch."""
+    assert isinstance(head, UNOHead)
+    return head.best()
+
+
+METHOD = Method(
+    "uno",
+    "UNO+: one cross-entropy of labels and of pseudo labels by Sinkhorn",
+    config=UNOConfig,
+    presets=presets,
+    build=build,
+    final_classifier=best_head,
+)

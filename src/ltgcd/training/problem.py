@@ -1,0 +1,39 @@
+"""What a trained method is given: features, labels, how many classes, and cached views of images."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from ltgcd.features.views import CachedViews
+
+
+class Problem(NamedTuple):
+    """A problem for a trained method.
+
+    Attributes
+    ----------
+    x : ndarray of float32, shape (N, D)
+        Features of the test view, before any training.
+    y : ndarray of int64, shape (N,)
+        Labels, -1 for unlabelled.
+    n_old, k : int
+        Number of known classes and of all classes.
+    random_state : int
+        Seed.
+    views : CachedViews or None
+        Cached activations and views of the same items, for the last-stage regime.
+    tail : torch.nn.Module or None
+        The last stage that they go into, with the pretrained weights.
+    """
+
+    x: NDArray[np.float32]
+    y: NDArray[np.int64]
+    n_old: int
+    k: int
+    random_state: int = 0
+    views: CachedViews | None = None
+    tail: nn.Module | None = None
