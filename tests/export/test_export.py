@@ -14,23 +14,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from typer.testing import CliRunner
 
 from conftest import image_bytes
-from ltgcd.cli import output
 from ltgcd.common.errors import InputError
-from ltgcd.data.collection import Collection, Source
+from ltgcd.data.collection import Collection
 from ltgcd.data.items import Texts
-from ltgcd.data.sources import read_source, write_source
+from ltgcd.data.sources import read_source
+from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
 from ltgcd.export.files import safe_name, unique_name
-from ltgcd.export.formats import FORMATS, export_run
-from ltgcd.run.directory import ASSIGNMENT_COLUMNS, open_run
+from ltgcd.export.formats import FORMATS, check_export, export_items
 
-# Of the conftest's folder of photos: names that are no file names, a class called like the bin, and an unsure item.
+# Of the conftest's folder of photos: names that are no file names, a class that is called unsure, and an unsure item.
 ROWS = [
     ("cat/a.png", 0, "cat", "known", 0.9),
     ("cat/b.png", 0, "cat", "known", 0.8),
@@ -42,27 +39,30 @@ CATEGORIES = {"cat/a.png": "cat", "cat/b.png": "cat", "dog/c.jpg": "unsure-2", "
 CATEGORIES["unlabelled/deep/e.jpg"] = "unsure"
 
 
-def write_run(folder: Path, source: Source, rows: list[tuple[Any, ...]]) -> Path:
-    open_run(folder, {"method": "kmeans", "k": 3, "random_state": 0}, source)
+def table(rows: list[tuple[Any, ...]]) -> pa.Table:
     columns: dict[str, Any] = dict(zip(ASSIGNMENT_COLUMNS, map(list, zip(*rows, strict=True)), strict=True))
     columns["confidence"] = pa.array(columns["confidence"], pa.float32())
-    pq.write_table(pa.table(columns), folder / "assignments.parquet")
-    return folder
+    return pa.table(columns)
 
 
 @pytest.fixture
-def run(image_folder: Path, tmp_path: Path) -> Path:
-    return write_run(tmp_path / "run", read_source(image_folder), ROWS)
+def assigned() -> pa.Table:
+    return table(ROWS)
 
 
 @pytest.fixture
-def packed(image_folder: Path, tmp_path: Path) -> Path:
+def photos(image_folder: Path) -> Collection:
+    return read_source(image_folder).collection
+
+
+@pytest.fixture
+def packed(image_folder: Path, tmp_path: Path) -> Collection:
     """The same images inside a parquet file."""
     source = read_source(image_folder)
     blobs = source.collection.items.take(np.arange(5))
     image = pa.StructArray.from_arrays([pa.array(blobs, pa.binary())], ["bytes"])
     pq.write_table(pa.table({"id": source.collection.ids, "image": image}), tmp_path / "packed.parquet")
-    return tmp_path / "packed.parquet"
+    return read_source(tmp_path / "packed.parquet").collection
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
@@ -70,23 +70,25 @@ def read_table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_tables_are_the_assignments(run: Path, tmp_path: Path) -> None:
-    result = export_run(run, "csv", tmp_path / "deep" / "out.csv")
+def test_tables_are_the_assignments(assigned: pa.Table, tmp_path: Path) -> None:
+    result = export_items(assigned, None, "csv", tmp_path / "deep" / "out.csv")
     assert (result["format"], result["n"]) == ("csv", 5)
     rows = read_table(Path(result["path"]))
     assert [(r["id"], int(r["label"]), r["name"], r["status"]) for r in rows] == [row[:4] for row in ROWS]
     assert [float(r["confidence"]) for r in rows] == pytest.approx([row[4] for row in ROWS])
-    export_run(run, "parquet", tmp_path / "out.parquet", statuses=("novel", "unsure"))
-    table = pq.read_table(tmp_path / "out.parquet")
-    assert table.column("id").to_pylist() == ["unlabelled/d.png", "unlabelled/deep/e.jpg"]
-    assert table.column("status").to_pylist() == ["novel", "unsure"]
+    export_items(assigned, None, "parquet", tmp_path / "out.parquet", statuses=("novel", "unsure"))
+    kept = pq.read_table(tmp_path / "out.parquet")
+    assert kept.column("id").to_pylist() == ["unlabelled/d.png", "unlabelled/deep/e.jpg"]
+    assert kept.column("status").to_pylist() == ["novel", "unsure"]
 
 
 @pytest.mark.parametrize("how", ["link", "copy", "packed"])
-def test_folders(how: str, run: Path, image_folder: Path, packed: Path, tmp_path: Path) -> None:
+def test_folders(
+    how: str, assigned: pa.Table, photos: Collection, packed: Collection, image_folder: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "sorted"
-    source = packed if how == "packed" else image_folder
-    result = export_run(run, "folders", out, source=source, copy=how == "copy")
+    source = packed if how == "packed" else photos
+    result = export_items(assigned, source, "folders", out, copy=how == "copy")
     files = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
     folder = "new_.._[b]".replace("[", "_").replace("]", "_")
     assert files == ["cat/a.png", "cat/b.png", "index.csv", f"{folder}/d.png", "unsure-2/c.jpg", "unsure/e.jpg"]
@@ -103,13 +105,13 @@ def test_folders(how: str, run: Path, image_folder: Path, packed: Path, tmp_path
 
 
 def test_folders_where_links_are_not_possible(
-    run: Path, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    assigned: pa.Table, photos: Collection, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(1, "Operation not permitted")
 
     monkeypatch.setattr(Path, "symlink_to", refuse)
-    result = export_run(run, "folders", tmp_path / "out", source=image_folder)
+    result = export_items(assigned, photos, "folders", tmp_path / "out")
     assert "copied" in result["notes"][0]
     assert (tmp_path / "out" / "cat" / "a.png").read_bytes() == (image_folder / "cat" / "a.png").read_bytes()
     assert not (tmp_path / "out" / "cat" / "a.png").is_symlink()
@@ -118,9 +120,7 @@ def test_folders_where_links_are_not_possible(
 def test_folders_of_texts_with_names_that_meet(tmp_path: Path) -> None:
     ids = ["x/same", "y/same", "Same", "same-2"]
     collection = Collection(pa.array(ids), Texts(pa.array(["one", "two", "three", "four"])), np.full(4, -1), ("a",))
-    source = write_source(tmp_path / "texts.parquet", Source(collection, None))
-    run = write_run(tmp_path / "run", Source(collection, None), [(i, 0, "a", "known", 0.5) for i in ids])
-    export_run(run, "folders", tmp_path / "out", source=source)
+    export_items(table([(i, 0, "a", "known", 0.5) for i in ids]), collection, "folders", tmp_path / "out")
     found = {path.name: path.read_text() for path in (tmp_path / "out" / "a").iterdir()}
     assert sorted(found.values()) == ["four", "one", "three", "two"]
     assert len({name.lower() for name in found}) == 4
@@ -129,8 +129,10 @@ def test_folders_of_texts_with_names_that_meet(tmp_path: Path) -> None:
     assert by_id == dict(zip(ids, ["one", "two", "three", "four"], strict=True))
 
 
-def test_label_studio_tasks_of_files(run: Path, image_folder: Path, tmp_path: Path) -> None:
-    result = export_run(run, "label-studio", tmp_path / "tasks.json", source=image_folder)
+def test_label_studio_tasks_of_files(
+    assigned: pa.Table, photos: Collection, image_folder: Path, tmp_path: Path
+) -> None:
+    result = export_items(assigned, photos, "label-studio", tmp_path / "tasks.json")
     tasks = json.loads((tmp_path / "tasks.json").read_text())
     assert len(tasks) == result["n"] == 5
     interface = ElementTree.parse(tmp_path / "tasks-interface.xml").getroot()
@@ -153,8 +155,10 @@ def test_label_studio_tasks_of_files(run: Path, image_folder: Path, tmp_path: Pa
     assert any(f"DOCUMENT_ROOT={image_folder.parent}" in note for note in result["notes"])
 
 
-def test_label_studio_tasks_of_bytes_and_texts(run: Path, packed: Path, image_folder: Path, tmp_path: Path) -> None:
-    export_run(run, "label-studio", tmp_path / "bytes.json", source=packed, statuses=("known",))
+def test_label_studio_tasks_of_bytes_and_texts(
+    assigned: pa.Table, packed: Collection, image_folder: Path, tmp_path: Path
+) -> None:
+    export_items(assigned, packed, "label-studio", tmp_path / "bytes.json", statuses=("known",))
     tasks = json.loads((tmp_path / "bytes.json").read_text())
     assert len(tasks) == 3
     kind, _, content = tasks[2]["data"]["image"].partition(";base64,")
@@ -162,16 +166,15 @@ def test_label_studio_tasks_of_bytes_and_texts(run: Path, packed: Path, image_fo
     assert base64.b64decode(content) == (image_folder / "dog/c.jpg").read_bytes()
     texts = ["plain", 'quotes " and <tags>', "שלום\nline"]
     collection = Collection(pa.array(["1", "2", "3"]), Texts(pa.array(texts)), np.full(3, -1), ("a",))
-    source = write_source(tmp_path / "texts.parquet", Source(collection, None))
-    own = write_run(tmp_path / "texts", Source(collection, None), [(str(i), 0, "a", "known", 0.5) for i in (3, 1, 2)])
-    export_run(own, "label-studio", tmp_path / "texts.json", source=source)
+    own = table([(str(i), 0, "a", "known", 0.5) for i in (3, 1, 2)])
+    export_items(own, collection, "label-studio", tmp_path / "texts.json")
     tasks = json.loads((tmp_path / "texts.json").read_text())
     assert [task["data"]["text"] for task in tasks] == [texts[2], texts[0], texts[1]]
     assert '<Text name="text" value="$text"/>' in (tmp_path / "texts-interface.xml").read_text()
 
 
-def test_fiftyone_dataset(run: Path, packed: Path, tmp_path: Path) -> None:
-    export_run(run, "fiftyone", tmp_path / "set", source=packed)
+def test_fiftyone_dataset(assigned: pa.Table, packed: Collection, tmp_path: Path) -> None:
+    export_items(assigned, packed, "fiftyone", tmp_path / "set")
     labels = json.loads((tmp_path / "set" / "labels.json").read_text())
     # As its importer looks files up: by name without ending.
     data = {path.stem: path for path in (tmp_path / "set" / "data").iterdir()}
@@ -190,17 +193,16 @@ def test_fiftyone_names_differ_without_their_endings(tmp_path: Path) -> None:
     for name in ("one/a.png", "one/a.jpg", "two/a.png"):
         (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "photos" / name).write_bytes(image_bytes(len(name), form="PNG" if name.endswith("png") else "JPEG"))
-    source = read_source(tmp_path / "photos")
-    ids = source.collection.ids.to_pylist()
-    run = write_run(tmp_path / "run", source, [(item, 0, "one", "known", 0.5) for item in ids])
-    export_run(run, "fiftyone", tmp_path / "set", source=tmp_path / "photos")
+    collection = read_source(tmp_path / "photos").collection
+    ids = collection.ids.to_pylist()
+    export_items(table([(item, 0, "one", "known", 0.5) for item in ids]), collection, "fiftyone", tmp_path / "set")
     labels = json.loads((tmp_path / "set" / "labels.json").read_text())["labels"]
     assert {value["attributes"]["id"] for value in labels.values()} == set(ids)
     assert {path.stem for path in (tmp_path / "set" / "data").iterdir()} == set(labels)
 
 
-def test_coco(run: Path, image_folder: Path, tmp_path: Path) -> None:
-    export_run(run, "coco", tmp_path / "coco", source=image_folder)
+def test_coco(assigned: pa.Table, photos: Collection, tmp_path: Path) -> None:
+    export_items(assigned, photos, "coco", tmp_path / "coco")
     content = json.loads((tmp_path / "coco" / "labels.json").read_text())
     assert set(content) == {"info", "licenses", "categories", "images", "annotations"}
     images = {image["id"]: image for image in content["images"]}
@@ -218,73 +220,45 @@ def test_coco(run: Path, image_folder: Path, tmp_path: Path) -> None:
     assert found == CATEGORIES
 
 
-def cli(*arguments: object) -> Any:
-    app = typer.Typer()
-    app.command("report")(output.report_page)
-    app.command("export")(output.export)
-    return CliRunner().invoke(app, ["export", *(str(a) for a in arguments)])
-
-
-def test_the_command(run: Path, image_folder: Path, tmp_path: Path) -> None:
-    options = ("--source", image_folder, "--status", "novel", "--status", "unsure", "--out", tmp_path / "out")
-    done = cli(run, "--format", "folders", *options, "--json")
-    assert done.exit_code == 0, done.output
-    result = json.loads(done.stdout)
-    assert {"format": "folders", "n": 2, "path": str(tmp_path / "out")}.items() <= result.items()
-    assert "5 items as csv" in cli(run, "--format", "csv", "--out", tmp_path / "o.csv").output
-    nothing = cli(run, "--format", "coco", "--source", image_folder, "--status", "known", "--out", tmp_path / "known")
-    assert nothing.exit_code == 0
-    assert {path.name for path in (tmp_path / "known" / "data").iterdir()} == {"a.png", "b.png", "c.jpg"}
-
-
 @pytest.mark.parametrize("form", FORMATS)
-def test_nothing_is_ever_overwritten(form: str, run: Path, image_folder: Path, tmp_path: Path) -> None:
+def test_nothing_is_ever_overwritten(form: str, assigned: pa.Table, photos: Collection, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     out.write_text("mine")
-    done = cli(run, "--format", form, "--source", image_folder, "--out", out)
-    assert done.exit_code == 2
-    assert "nothing is overwritten" in done.output
+    with pytest.raises(InputError, match="nothing is overwritten"):
+        check_export(form, out)
+    with pytest.raises(InputError, match="nothing is overwritten"):
+        export_items(assigned, photos, form, out)
     assert out.read_text() == "mine"
     out.unlink()
     out.symlink_to(tmp_path / "nowhere")
-    assert cli(run, "--format", form, "--source", image_folder, "--out", out).exit_code == 2
-    out.unlink()
-    (tmp_path / "out-interface.xml").write_text("mine")
-    cli(run, "--format", form, "--source", image_folder, "--out", out)
-    assert (tmp_path / "out-interface.xml").read_text() == "mine"
+    with pytest.raises(InputError, match="nothing is overwritten"):
+        export_items(assigned, photos, form, out)
     assert not list(tmp_path.glob(".*tmp"))
 
 
-def test_what_is_refused(run: Path, image_folder: Path, npz, tmp_path: Path) -> None:
-    out, vectors = tmp_path / "out", npz()
-    unfinished = tmp_path / "unfinished"
-    open_run(unfinished, {"method": "kmeans"}, read_source(image_folder))
-    for arguments, words in (
-        ((tmp_path / "nowhere", "--format", "csv"), "not a run directory"),
-        ((vectors, "--format", "csv"), "not a run directory"),
-        ((image_folder, "--format", "csv"), "no config.toml"),
-        ((unfinished, "--format", "csv"), "finish the run first"),
-        ((run, "--format", "yolo"), "choose csv, parquet, folders"),
-        ((run, "--format", "csv", "--status", "maybe"), "known, novel or unsure"),
-        ((run, "--format", "folders"), "--source"),
-        ((run, "--format", "label-studio"), "--source"),
-        ((run, "--format", "coco", "--source", tmp_path / "gone"), "is not there"),
-        ((run, "--format", "fiftyone", "--source", vectors), "not in"),
-    ):
-        done = cli(*arguments, "--out", out)
-        assert done.exit_code == 2, (arguments, done.output)
-        assert words in done.output
-        assert "Traceback" not in done.output
-        assert not out.exists()
+def test_what_is_refused(assigned: pa.Table, photos: Collection, npz, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(InputError, match="choose csv, parquet, folders"):
+        check_export("yolo", out)
+    with pytest.raises(InputError, match="known, novel or unsure"):
+        check_export("csv", out, ("maybe",))
+    for form in ("folders", "label-studio"):
+        with pytest.raises(InputError, match="--source"):
+            export_items(assigned, None, form, out)
+    with pytest.raises(InputError, match="not in the source"):
+        export_items(assigned, read_source(npz()).collection, "fiftyone", out)
+    (tmp_path / "out-interface.xml").write_text("mine")
+    with pytest.raises(InputError, match="nothing is overwritten"):
+        export_items(assigned, photos, "label-studio", out)
+    assert not out.exists()
     assert not list(tmp_path.glob(".*tmp"))
 
 
 def test_vectors_have_nothing_to_put_into_folders(npz, tmp_path: Path) -> None:
-    source = read_source(npz())
-    run = write_run(tmp_path / "run", source, [(str(i), 0, "a", "known", 0.5) for i in range(40)])
+    own = table([(str(i), 0, "a", "known", 0.5) for i in range(40)])
     for form in ("folders", "fiftyone", "coco", "label-studio"):
         with pytest.raises(InputError, match="the source holds vectors"):
-            export_run(run, form, tmp_path / "out", source=npz())
+            export_items(own, read_source(npz()).collection, form, tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
 
@@ -312,9 +286,9 @@ def test_files_that_are_broken_are_left_out(tmp_path: Path) -> None:
     blobs = pa.array([image_bytes(1), None, b"no image"], pa.binary())
     image = pa.StructArray.from_arrays([blobs], ["bytes"])
     pq.write_table(pa.table({"id": ["1", "2", "3"], "image": image}), tmp_path / "s.parquet")
-    source = read_source(tmp_path / "s.parquet")
-    run = write_run(tmp_path / "run", source, [(i, 0, "a", "known", 0.5) for i in ("1", "2", "3")])
-    result = export_run(run, "coco", tmp_path / "out", source=tmp_path / "s.parquet")
+    collection = read_source(tmp_path / "s.parquet").collection
+    own = table([(i, 0, "a", "known", 0.5) for i in ("1", "2", "3")])
+    result = export_items(own, collection, "coco", tmp_path / "out")
     assert result["n"] == 2
     assert any("left out" in note and "'2'" in note for note in result["notes"])
     content = json.loads((tmp_path / "out" / "labels.json").read_text())
