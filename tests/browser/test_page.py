@@ -12,14 +12,15 @@ import pyarrow as pa
 import pytest
 from PIL import Image, ImageDraw
 
-from ltgcd.data.collection import Collection, Source
+from ltgcd.data.collection import Collection
 from ltgcd.data.items import Texts, Vectors
-from ltgcd.report.page import write_report
+from ltgcd.report.layout import Places
+from ltgcd.report.page import Report, report_html
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 EVIL = "<img src=x onerror=window.pwned=1></script><script>window.pwned=1</script>"
-NAMES = ["cat", EVIL, "novel-001", "novel-002", "novel-003"]
-SIZES = [30, 20, 25, 6, 1]
+NAMES = ["cat", EVIL, "novel-001", "novel-002", "novel-003", "novel-004"]
+SIZES = [30, 20, 25, 6, 1, 3]
 
 
 @pytest.fixture(scope="session")
@@ -34,22 +35,26 @@ def browser() -> Iterator[Any]:
 
 
 def write_page(folder: Path, kind: str) -> Path:
-    """Two known classes, one with a hostile name; two novel ones, a novel single item, and ten unsure items."""
+    """Two known classes, one with a hostile name; two novel categories, one of a single item, one of unsure items only.
+
+    Ten items of the first class are unsure, too.
+    """
     random = np.random.RandomState(0)
-    true = np.repeat(np.arange(5), SIZES)
+    true = np.repeat(np.arange(6), SIZES)
     n = len(true)
-    x = (np.eye(5, 6)[true] * 4 + random.randn(n, 6) * 0.3).astype(np.float32)
+    x = (np.eye(6, 6)[true] * 4 + random.randn(n, 6) * 0.3).astype(np.float32)
     ids = [f"item {i} {EVIL}" if i == 0 else f"item-{i:03d}" for i in range(n)]
     status = np.where(true < 2, "known", "novel").astype(object)
     status[np.arange(10, 20)] = "unsure"
-    words = ["purr", "bark", "chirp", "hiss", "roar"]
+    status[true == 5] = "unsure"
+    words = ["purr", "bark", "chirp", "hiss", "roar", "meow"]
     items: Any = Texts(pa.array([f"{words[t]} number {i} {EVIL}" for i, t in enumerate(true)]))
     collection = Collection(pa.array(ids), items if kind == "text" else Vectors(x), np.full(n, -1), tuple(NAMES[:2]))
 
     def pictures(rows: np.ndarray) -> list[Image.Image | None]:
         found: list[Image.Image | None] = []
         for row in rows.tolist():
-            image = Image.new("RGB", (48, 48), ["#ccd", "#cdc", "#fdb", "#fcc", "#cff"][true[row]])
+            image = Image.new("RGB", (48, 48), ["#ccd", "#cdc", "#fdb", "#fcc", "#cff", "#eee"][true[row]])
             ImageDraw.Draw(image).text((8, 16), str(row), fill="black")
             found.append(image)
         return found
@@ -71,17 +76,19 @@ def write_page(folder: Path, kind: str) -> Path:
         "n_old": 2,
         "curve": [[k, -abs(k - 5)] for k in range(2, 12)],
     }
-    return write_report(
-        folder,
-        Source(collection, None),
+    report = Report(
+        collection,
         x,
         assignments,
+        Places(x[:, :2] + x[:, 2:4], n),
         k_estimate=estimate,
-        calibration_error=0.02,
-        coordinates=x[:, :2] + x[:, 2:4],
+        calibration_error=0.076,
+        calibration_chance=0.051,
         pictures=pictures if kind == "picture" else None,
         title="a <b>title</b>",
     )
+    (folder / "page.html").write_text(report_html(report), encoding="utf-8")
+    return folder / "page.html"
 
 
 @pytest.fixture(scope="session")
@@ -134,27 +141,48 @@ def open_page(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
 @pytest.mark.parametrize("kind", ["picture", "text", "vector"])
 def test_the_page_tells_its_story(kind: str, open_page: Any) -> None:
     page = open_page(kind).page
-    assert page.locator("h1").inner_text() == "3 new categories beside 2 known classes"
+    assert page.locator("h1").inner_text() == "3 novel categories beside 2 known classes"
     assert page.locator("#title").inner_text() == "a <b>title</b>"
-    assert "between 4 and 7" in page.locator("#lead").inner_text()
+    lead = page.locator("#lead").inner_text()
+    assert "about 5 classes in all, known and novel (90 % interval 4 to 7)" in lead
+    assert "Of 100 items marked 80 %, expect 72 to 88 right" in lead
+    assert "1 further category has only unsure items and is not counted." in lead
     facts = dict(
         zip(page.locator("#facts dt").all_text_contents(), page.locator("#facts dd").all_text_contents(), strict=True)
     )
-    assert facts["Items"] == "82"
+    assert facts["Items"] == "85"
     assert facts["Estimated classes"] == "5 4–7"
-    assert facts["Calibration error"] == "0.020"
+    assert facts["Marked 80 %"] == "72–88 % right"
     assert facts["Imbalance λ"] == "25"  # ten of the thirty cats are unsure
     assert page.locator("#sizes .mark").count() == 5
     assert page.locator("#kcurve .band").count() == 1
-    assert page.locator(".card").count() == 6
-    assert page.locator("#count").inner_text() == "5 categories and the bin of unsure items"
+    assert page.locator(".card").count() == 7
+    assert page.locator("#count").inner_text() == "7 cards"
+
+
+def test_one_run_shows_one_count(open_page: Any) -> None:
+    """The headline, the facts, the filter and the cards behind it agree; so do the classes."""
+    opened = open_page()
+    page = opened.page
+    facts = dict(
+        zip(page.locator("#facts dt").all_text_contents(), page.locator("#facts dd").all_text_contents(), strict=True)
+    )
+    for value, name, n in (("novel", "Novel categories", 3), ("known", "Known classes", 2)):
+        assert facts[name] == page.locator(f"#status button[value={value}] small").inner_text() == str(n)
+        page.locator(f"#status button[value={value}]").click()
+        assert len(opened.cards()) == n
+    page.locator("#status button[value=unsure]").click()
+    assert opened.cards() == ["Unsure items", "novel-004"]  # which has unsure items only
+    page.locator(".card h3").nth(1).wait_for()
+    assert page.locator(".card .chip").all_inner_texts() == ["unsure", "unsure items only"]
 
 
 def test_the_queue_leads_with_what_is_worth_looking_at(open_page: Any) -> None:
     opened = open_page()
-    assert opened.cards()[:4] == ["novel-001", "novel-002", "Unsure", "novel-003"]  # the single item, after the bin
-    assert opened.cards()[4:] == ["cat", EVIL]  # all unsure items lean towards cat
-    for at in range(6):
+    assert opened.cards()[:3] == ["novel-001", "novel-002", "Unsure items"]
+    assert set(opened.cards()[3:5]) == {"novel-003", "novel-004"}  # a single item, and unsure items alone
+    assert opened.cards()[5:] == ["cat", EVIL]  # most unsure items lean towards cat
+    for at in range(7):
         card = opened.page.locator(".card").nth(at)
         card.scroll_into_view_if_needed()
         opened.page.wait_for_function("n => n.querySelector('h3')", arg=card.element_handle())
@@ -186,18 +214,18 @@ def test_texts_and_ids_show_where_there_is_no_picture(open_page: Any) -> None:
 def test_filters_and_search(open_page: Any) -> None:
     opened = open_page()
     page = opened.page
-    page.get_by_role("button", name="Novel").click()
+    page.locator("#status button[value=novel]").click()
     assert set(opened.cards()) == {"novel-001", "novel-002", "novel-003"}
-    assert page.locator("#count").inner_text() == "3 of 6 cards"
+    assert page.locator("#count").inner_text() == "3 of 7 cards"
     page.select_option("#size", "1-1")
     assert opened.cards() == ["novel-003"]
-    page.get_by_role("button", name="Known").click()
+    page.locator("#status button[value=known]").click()
     assert page.locator(".card").count() == 0
     assert page.locator("#none").is_visible()
     page.locator("#clear").click()
-    assert page.locator(".card").count() == 6
-    page.get_by_role("button", name="Unsure").click()
-    assert opened.cards() == ["Unsure"]
+    assert page.locator(".card").count() == 7
+    page.locator("#status button[value=unsure]").click()
+    assert opened.cards() == ["Unsure items", "novel-004"]
     page.locator("#status button[value=all]").click()
     page.fill("#search", "NOVEL-002")
     assert opened.cards() == ["novel-002"]
@@ -207,7 +235,7 @@ def test_filters_and_search(open_page: Any) -> None:
     assert EVIL in opened.cards()
     page.fill("#search", "")
     page.select_option("#order", "small")
-    assert opened.cards()[0] == "novel-003"
+    assert opened.cards()[:2] == ["novel-004", "novel-003"]
     page.select_option("#order", "large")
     assert opened.cards()[0] == "novel-001"
 
@@ -269,7 +297,7 @@ def test_the_map_answers(open_page: Any) -> None:
     assert canvas.screenshot() != before
     page.get_by_label("Show all").click()
     page.locator("[data-colour=category]").click()
-    assert "each category" in page.locator("#legend").inner_text()
+    assert "each class or category" in page.locator("#legend").inner_text()
 
 
 def test_the_nearest_class_is_a_click_away(open_page: Any) -> None:
@@ -287,7 +315,7 @@ def test_a_phone(kind: str, open_page: Any) -> None:
         box = page.locator(selector).first.bounding_box()
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 360
-    page.get_by_role("button", name="Novel").tap()
+    page.locator("#status button[value=novel]").tap()
     assert page.locator(".card").count() == 3
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ltgcd.data.collection import Collection
-from ltgcd.report.categories import Assigned
+from ltgcd.report.assigned import Assigned
 from ltgcd.report.layout import tail_sample
 from ltgcd.report.pictures import Pictures, picture_size, thumbnails
 

@@ -52,7 +52,7 @@ def draw_curve(axes: Any, result: dict[str, Any]) -> None:  # noqa: ANN401 - mat
     axes : matplotlib.axes.Axes
         Where to draw.
     result : dict
-        What ``estimate-k`` prints and ``k_estimate.json`` holds: method, k, low, high, n_old, curve.
+        What ``estimate-k`` prints: method, k, low, high, n_old, curve.
     """
     ks, scores = [point[0] for point in result["curve"]], [point[1] for point in result["curve"]]
     k, low, high, n_old = (result[key] for key in ("k", "low", "high", "n_old"))

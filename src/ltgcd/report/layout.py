@@ -1,19 +1,87 @@
-"""The map of the page: items in the plane, by t-SNE on a sample that keeps the tail, the others beside a neighbour."""
+"""The map of the page: items in the plane, by t-SNE on a sample that keeps the tail, the others beside a neighbour.
+
+Places are found once and handed on from then on: items that come later are put beside the old ones, and no point moves.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.manifold import TSNE
 
-from ltgcd.graph.whitening import principal_components
-from ltgcd.report.categories import ROWS
+from ltgcd.data.collection import UNLABELLED
+from ltgcd.graph.whitening import class_means, normalise, principal_components
+from ltgcd.report.geometry import ROWS, directions
 
 SAMPLE = 4000  # items that t-SNE lays out
 COMPONENTS = 50
 PERPLEXITY = 30
 ITERATIONS = 500
 ANGLE = 0.8  # how coarsely far points are lumped together (Barnes-Hut); 0.5 looks the same and takes twice as long
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where items are on the map.
+
+    Attributes
+    ----------
+    xy : ndarray of float32, shape (N, 2)
+        Coordinates, in no unit.
+    laid_out : int
+        How many of the items t-SNE laid out; each of the others stands beside one of these.
+    """
+
+    xy: NDArray[np.float32]
+    laid_out: int
+
+
+def places_on_map(features: NDArray[np.floating], labels: NDArray[np.int64], random_state: int = 0) -> Places:
+    """Places of all items, from their features (N, D); labels (N,) decide which of too many are laid out."""
+    category = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    return Places(map_items(directions(features), category, random_state), min(len(labels), SAMPLE))
+
+
+def places_beside(
+    places: Places,
+    old_features: NDArray[np.floating],
+    new_features: NDArray[np.floating],
+    new_labels: NDArray[np.int64],
+    k: int,
+) -> Places:
+    """Places of old and new items together: each new one beside the old item that is most like it.
+
+    Parameters
+    ----------
+    places : Places
+        Of the N old items.
+    old_features, new_features : ndarray, shapes (N, D) and (M, D)
+        In the order of the places, and of the labels.
+    new_labels : ndarray of int64, shape (M,)
+        Labels of the new items. Those of `k` and more are of categories that have come with these items: such a
+        category is put down whole, beside the old item that is most like its centre.
+    k : int
+        Number of classes before.
+
+    Returns
+    -------
+    Places
+        Of N + M items: the old ones first, where they were, then the new ones.
+    """
+    n, m = len(old_features), len(new_features)
+    if m == 0:
+        return places
+    z = directions(np.concatenate([old_features, new_features]))
+    old, new = z[:n], z[n:]
+    appended = np.where(new_labels < k, UNLABELLED, new_labels - k).astype(np.int64)
+    centres = normalise(class_means(new, appended, int(appended.max(initial=0)) + 1)[0])
+    query = np.where((appended >= 0)[:, None], centres[appended], new)
+    nearest = np.concatenate([(block @ old.T).argmax(axis=1) for block in np.array_split(query, m // 512 + 1)])
+    # Another seed whenever there are other items, so that two updates don't put their points on top of each other.
+    beside = places.xy[nearest] + _scatter(places.xy, m, random_state=n)
+    return Places(np.concatenate([places.xy, beside]).astype(np.float32), places.laid_out)
 
 
 def tail_sample(category: NDArray[np.int64], limit: int, random_state: int = 0) -> NDArray[np.int64]:
@@ -30,7 +98,7 @@ def tail_sample(category: NDArray[np.int64], limit: int, random_state: int = 0) 
 
 
 def map_items(z: NDArray[np.float32], category: NDArray[np.int64], random_state: int = 0) -> NDArray[np.float32]:
-    """Coordinates (M, 2) of directions (M, D).
+    """Coordinates (M, 2) of directions (M, D), whose categories (M,) are numbered from 0.
 
     Beyond `SAMPLE` items, those that t-SNE did not lay out are put next to their nearest neighbour that it did.
     """
@@ -50,10 +118,14 @@ def map_items(z: NDArray[np.float32], category: NDArray[np.int64], random_state:
     for start in range(0, len(others), ROWS):
         rows = others[start : start + ROWS]
         out[rows] = placed[np.argmin(length - 2 * (x[rows] @ anchors.T), axis=1)]
-    # Beside, not on top: about as far as points of the sample are from one another.
-    spacing = 0.5 * np.sqrt(np.prod(np.ptp(placed, axis=0)) / len(placed))
-    out[others] += np.random.RandomState(random_state).normal(scale=spacing, size=(len(others), 2))
+    out[others] += _scatter(placed, len(others), random_state)
     return out
+
+
+def _scatter(xy: NDArray[np.float32], n: int, random_state: int) -> NDArray[np.float64]:
+    """Small steps (n, 2), about as long as these points are from one another: beside a point, not on top of it."""
+    spacing = 0.5 * np.sqrt(np.prod(np.ptp(xy, axis=0)) / len(xy))
+    return np.random.RandomState(random_state).normal(scale=spacing, size=(n, 2))
 
 
 def _tsne(x: NDArray[np.float32], random_state: int) -> NDArray[np.float32]:

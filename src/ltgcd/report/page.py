@@ -1,4 +1,4 @@
-"""``report.html``: one file that a person would rather look at than read.
+"""The report: one HTML page that a person would rather look at than read.
 
 The page is a template with a style sheet, a script and one block of JSON. Nothing that comes from the data is ever
 markup: the block has no ``<``, the script makes elements and sets their text, and a content policy with the hashes of
@@ -13,8 +13,8 @@ import html
 import importlib.metadata
 import json
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,112 +22,95 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import atomic_path, read_metadata
-from ltgcd.data.collection import Collection, Source, imbalance_factor
-from ltgcd.report.categories import (
-    NOVEL,
-    STATUSES,
-    Assigned,
-    Geometry,
-    align,
-    directions,
-    examples,
-    geometry,
-    nearest_known,
-    queue_order,
-    suggested_names,
-    top_terms,
-)
-from ltgcd.report.columns import SHOWN, item_columns
-from ltgcd.report.layout import SAMPLE, map_items, tail_sample
+from ltgcd.data.collection import Collection, imbalance_factor
+from ltgcd.report.assigned import STATUSES, Assigned
+from ltgcd.report.cards import make_cards
+from ltgcd.report.categories import assigned_directions, describe
+from ltgcd.report.columns import item_columns
+from ltgcd.report.geometry import geometry
+from ltgcd.report.layout import Places
 from ltgcd.report.pictures import Pictures, collection_pictures
+from ltgcd.report.sentences import (
+    MARKED,
+    Counts,
+    calibration_sentence,
+    count_categories,
+    estimate_sentence,
+    expected_right,
+    not_counted,
+    number,
+    plural,
+    right_of_hundred,
+)
 
-UNSURE_EXAMPLES = 12
 SCRIPTS = ("base.js", "charts.js", "map.js", "cards.js", "start.js")
 POLICY = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; script-src {}; style-src {}"
+KINDS = {"image": ("image", "images"), "text": ("text", "texts"), "vector": ("item", "items")}
 
 
-def write_report(
-    folder: Path,
-    source: Source,
-    features: NDArray[np.floating],
-    assignments: pa.Table,
-    *,
-    k_estimate: dict[str, Any] | None,
-    calibration_error: float | None,
-    coordinates: NDArray[np.floating] | None = None,
-    laid_out: int | None = None,
-    pictures: Pictures | None = None,
-    seed: int | None = None,
-    title: str | None = None,
-    progress: Callable[[str], None] = lambda _stage: None,
-) -> Path:
-    """Write the page of a run.
+@dataclass(frozen=True, eq=False)
+class Report:
+    """All that a report is made of.
 
-    Parameters
+    Attributes
     ----------
-    folder : path
-        Where ``report.html`` goes.
-    source : Source
-        What the run was made from. Only the collection is looked at, never the truth.
+    collection : Collection
+        The items to show, with the labels that were given; bare vectors are shown by their ids.
     features : ndarray, shape (N, D)
-        Test-view features of the collection's items, in its order.
+        Features of the collection's items, in its order.
     assignments : pyarrow.Table
-        ``id, label, name, status, confidence``; items without an assignment are left out, and the page says so.
-    k_estimate : dict, optional
-        What ``k_estimate.json`` holds.
-    calibration_error : float, optional
-        Expected calibration error in rehearsals with labels hidden.
-    coordinates : ndarray, shape (N, 2), optional
-        Places on the map; by default t-SNE (`ltgcd.report.layout`).
-    laid_out : int, optional
-        How many of the coordinates t-SNE found, the others being put beside those; all by default.
-    pictures : callable, optional
-        Images of some rows of the collection, for vectors that have a picture; images of a source are found without it.
-    seed : int, optional
-        Seed of the run, for the header; also that of the map.
-    title : str, optional
-        Name of the run; by default that of its folder.
-    progress : callable
-        Told the name of each stage as it starts.
+        ``id, label, name, status, confidence``, in any order; items without an assignment are left out, and the page
+        says so.
+    places : Places
+        Where the collection's items are on the map, see `ltgcd.report.layout.places_on_map`.
+    k_estimate : dict or None
+        Result of the estimate of the class number: ``method, k, low, high, n_old, curve, evidence``; None where the
+        number was given.
+    calibration_error, calibration_chance : float or None
+        See `ltgcd.report.sentences.calibration_sentence`.
+    appended : int
+        Classes that later items have added to those that were estimated.
+    pictures : callable or None
+        Images of some rows of the collection, for vectors that have a picture; images are found without it.
+    seed : int or None
+        Seed of the discovery.
+    title : str
+        Name of the report.
     """
-    collection = source.collection
-    if len(features) != len(collection):
-        raise InputError(f"The report needs features for all {len(collection)} items, but got {len(features)} rows.")
-    if coordinates is not None and np.shape(coordinates) != (len(collection), 2):
-        raise InputError(f"Coordinates must have the shape ({len(collection)}, 2), not {np.shape(coordinates)}.")
-    assigned = align(collection, assignments)
-    if not len(assigned.rows):
-        raise InputError("No item has an assignment, so there is nothing to report; finish the run first.")
+
+    collection: Collection
+    features: NDArray[np.floating]
+    assignments: pa.Table
+    places: Places
+    k_estimate: dict[str, Any] | None = None
+    calibration_error: float | None = None
+    calibration_chance: float | None = None
+    appended: int = 0
+    pictures: Pictures | None = None
+    seed: int | None = None
+    title: str = "ltgcd"
+
+
+def report_html(report: Report, progress: Callable[[str], None] = lambda _stage: None) -> str:
+    """The page as text; `progress` is called with the name of each stage as it starts."""
+    collection, n = report.collection, len(report.collection)
     progress("looking at the categories")
-    x = np.asarray(features)[assigned.rows]
-    if not np.isfinite(x).all():
-        raise InputError("The features hold NaN or infinite values; embed these items again.")
-    z = directions(x)
+    assigned, z = assigned_directions(collection, report.features, report.assignments)
+    if np.shape(report.places.xy) != (n, 2):
+        raise InputError(f"Places on the map must have the shape ({n}, 2), not {np.shape(report.places.xy)}.")
     shape = geometry(z, assigned)
-    shown = examples(assigned, shape.closeness)
-    if coordinates is None:
-        progress(f"drawing the map of {len(z):,} items")
-        places = map_items(z, assigned.category, seed or 0)
-    else:
-        places = np.asarray(coordinates, dtype=np.float32)[assigned.rows]
+    cards, unsure = make_cards(assigned, describe(collection, assigned, shape), shape.closeness)
     progress("writing the page")
-    cards, unsure = _categories(collection, assigned, shape, shown)
+    places = np.asarray(report.places.xy, dtype=np.float32)[assigned.rows]
+    pictures = report.pictures or collection_pictures(collection)
     data = {
-        "meta": {
-            **_meta(collection, assigned, k_estimate, calibration_error, seed, title or folder.resolve().name),
-            "appended": _appended(assignments, k_estimate),
-        },
-        "k": _k_curve(k_estimate),
+        "meta": page_facts(report, assigned),
+        "k": k_curve(report.k_estimate),
         "categories": cards,
         "unsure": unsure,
-        **item_columns(collection, assigned, cards, unsure, places, pictures or collection_pictures(collection)),
+        **item_columns(collection, assigned, cards, unsure, places, pictures),
     }
-    data["meta"]["laid_out"] = (laid_out or len(z)) if coordinates is not None else min(len(z), SAMPLE)
-    path = folder / "report.html"
-    with atomic_path(path) as temporary:
-        temporary.write_text(render(data), encoding="utf-8")
-    return path
+    return render(data)
 
 
 def render(data: dict[str, Any]) -> str:
@@ -158,124 +141,54 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-# ---------------------------------------------------------------- what the page holds
+# ---------------------------------------------------------------- the header and the chart of the class number
 
 
-def _meta(
-    collection: Collection,
-    assigned: Assigned,
-    k_estimate: dict[str, Any] | None,
-    calibration_error: float | None,
-    seed: int | None,
-    title: str,
-) -> dict[str, Any]:
+def page_facts(report: Report, assigned: Assigned) -> dict[str, Any]:
+    """What the header says; sentences are written here, so that the commands can say the same."""
+    collection = report.collection
     sizes = np.bincount(assigned.members[assigned.members >= 0], minlength=len(assigned.labels)).astype(np.int64)
-    counts = np.bincount(assigned.status, minlength=len(STATUSES))
-    estimate = k_estimate or {}
+    statuses = np.bincount(assigned.status, minlength=len(STATUSES))
+    counts = count_categories(report.assignments, collection.n_old)
+    estimate = report.k_estimate or {}
     return {
-        "title": title,
+        "title": report.title,
         "n": len(assigned.rows),
         "left_out": len(collection) - len(assigned.rows),
-        "labelled": int(collection.labelled[assigned.rows].sum()),
-        "kind": collection.items.kind,
-        "n_old": collection.n_old,
-        "n_novel": int(((assigned.kinds == NOVEL) & (sizes > 0)).sum()),
-        "n_doubtful": int(((assigned.kinds == NOVEL) & (sizes == 0)).sum()),  # categories of unsure items alone
-        "status": {name: int(count) for name, count in zip(STATUSES, counts, strict=True)},
+        "laid_out": report.places.laid_out,
+        "counts": asdict(counts),
+        "status": {name: int(count) for name, count in zip(STATUSES, statuses, strict=True)},
+        "lead": " ".join(lead_sentences(report, assigned, counts)),
         "imbalance": round(imbalance_factor(sizes), 1),
-        "k": _number(estimate.get("k")),
-        "low": _number(estimate.get("low")),
-        "high": _number(estimate.get("high")),
-        "k_note": (estimate.get("evidence") or {}).get("fallback"),
-        "calibration_error": _number(calibration_error),
-        "seed": seed,
+        **{key: number(estimate.get(key)) for key in ("k", "low", "high")},
+        "confidences": calibration_sentence(report.calibration_error, report.calibration_chance),
+        "marked": MARKED,
+        "right": right_of_hundred(report.calibration_error),
+        "seed": report.seed,
         "version": importlib.metadata.version("ltgcd"),
     }
 
 
-def _appended(assignments: pa.Table, k_estimate: dict[str, Any] | None) -> int:
-    """Classes that updates have added to those that were estimated."""
-    told, first = read_metadata(assignments.schema), (k_estimate or {}).get("k")
-    return max(0, int(told["k"]) - int(first)) if told.get("updates") and "k" in told and first is not None else 0
+def lead_sentences(report: Report, assigned: Assigned, counts: Counts) -> list[str]:
+    """The sentences under the headline."""
+    n, labelled = len(assigned.rows), int(report.collection.labelled[assigned.rows].sum())
+    found = [f"{plural(n, *KINDS[report.collection.items.kind])}, {labelled:,} of them labelled."]
+    found.append(estimate_sentence(report.k_estimate, report.appended))
+    if caution := ((report.k_estimate or {}).get("evidence") or {}).get("fallback"):
+        found.append(f"Careful with that number: {caution}.")
+    found += not_counted(counts)
+    found.append(expected_right(report.calibration_error))
+    return [sentence for sentence in found if sentence]
 
 
-def _k_curve(k_estimate: dict[str, Any] | None) -> dict[str, Any] | None:
-    if not k_estimate or _number(k_estimate.get("k")) is None:
+def k_curve(k_estimate: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Points of the chart of the class number; None where there is no estimate."""
+    if not k_estimate or number(k_estimate.get("k")) is None:
         return None
-    points = [[_number(k), _number(score)] for k, score in k_estimate.get("curve") or []]
+    points = [[number(k), number(score)] for k, score in k_estimate.get("curve") or []]
     evidence = k_estimate.get("evidence") or {}
     return {
-        "method": str(k_estimate.get("method", "")),
         "score": "log-likelihood" if "known_share" in evidence else "accuracy on labelled items, %",
         "curve": [point for point in points if None not in point],
-        "n_old": _number(k_estimate.get("n_old")),
-        "known_share": _number(evidence.get("known_share")),
+        "n_old": number(k_estimate.get("n_old")),
     }
-
-
-def _number(value: Any) -> float | int | None:  # noqa: ANN401 - whatever a JSON file holds
-    """A finite number as JSON can say it, else None."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not np.isfinite(value):
-        return None
-    return value if isinstance(value, int) else float(value)
-
-
-def _categories(
-    collection: Collection, assigned: Assigned, shape: Geometry, shown: list[dict[str, list[int]]]
-) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """A card for each category in the order of the queue, and one for the bin of unsure items."""
-    n, members = len(assigned.labels), assigned.members
-    inside = members >= 0
-    sizes = np.bincount(members[inside], minlength=n).astype(np.int64)
-    leaning = np.bincount(assigned.category[~inside], minlength=n).astype(np.int64)
-    total = np.bincount(members[inside], weights=assigned.confidence[inside], minlength=n)
-    of_unsure = np.bincount(assigned.category[~inside], weights=assigned.confidence[~inside], minlength=n)
-    confidence = np.where(sizes > 0, total / np.maximum(sizes, 1), of_unsure / np.maximum(leaning, 1))
-    labelled = np.bincount(assigned.category[collection.labelled[assigned.rows]], minlength=n)
-    nearest = nearest_known(assigned, shape.similarity)
-    terms = _terms(collection, assigned)
-    suggested = suggested_names(terms, nearest, assigned.names)
-    order = queue_order(assigned.kinds, sizes, leaning, confidence, shape.coherence)
-    rank = np.empty(n, dtype=np.int64)
-    rank[order] = np.arange(n)
-    cards = [
-        {
-            "name": assigned.names[c],
-            "status": STATUSES[assigned.kinds[c]],
-            "size": int(sizes[c]),
-            "leaning": int(leaning[c]),
-            "labelled": int(labelled[c]),
-            "confidence": round(float(confidence[c]), 3),
-            "coherence": None if np.isnan(shape.coherence[c]) else round(float(shape.coherence[c]), 3),
-            "suggested": suggested[c] if assigned.kinds[c] == NOVEL else "",
-            "terms": terms[c] if terms else [],
-            "nearest": [[int(rank[other]), cosine] for other, cosine in nearest[c]],
-            "examples": shown[c],
-            "code": int(c),
-        }
-        for c in order.tolist()
-    ]
-    if inside.all():
-        return cards, None
-    bin_rows = np.flatnonzero(~inside)
-    ranked = bin_rows[np.argsort(assigned.confidence[bin_rows], kind="stable")]
-    towards = np.argsort(-leaning, kind="stable")[:8]
-    unsure = {
-        "size": len(bin_rows),
-        "confidence": round(float(assigned.confidence[bin_rows].mean()), 3),
-        "examples": {
-            "doubtful": ranked[:UNSURE_EXAMPLES].tolist(),
-            "centre": ranked[UNSURE_EXAMPLES:][::-1][:UNSURE_EXAMPLES].tolist(),
-        },
-        "towards": [[int(rank[c]), int(leaning[c])] for c in towards.tolist() if leaning[c]],
-        "after": int(((assigned.kinds == NOVEL) & (sizes >= 2)).sum()),
-    }
-    return cards, unsure
-
-
-def _terms(collection: Collection, assigned: Assigned) -> list[list[str]] | None:
-    if collection.items.kind != "text":
-        return None
-    rows = tail_sample(assigned.category, SHOWN)
-    texts = [str(text) for text in collection.items.take(assigned.rows[rows])]
-    return top_terms(texts, assigned.core[rows], len(assigned.labels))

@@ -8,6 +8,8 @@ function tile(item) {
   node.append(source ? el("img", { src: source, alt: id, decoding: "async" }) : el("span", { class: "no", text: id, dir: "auto" }));
   return node;
 }
+/** Under which status a card is listed: a novel category without a sure item is not counted as one. */
+const lane = (cat) => cat.status === "novel" && cat.size === 0 ? "unsure" : cat.status;
 /** Items as pictures, as quotes, or as ids, whatever there is. */
 function gallery(items, shape = "") {
   if (ITEMS.texts) return el("ul", { class: "quotes" }, ...items.map((i) => el("li", { text: ITEMS.texts[i], dir: "auto", title: `${ITEMS.ids[i]} · ${percentSure(POINTS.confidence[i] / 255)} confident` })));
@@ -28,12 +30,12 @@ const showButton = (at) => el("button", { type: "button", class: "show", text: "
 
 function fillCategory(card, at) {
   const cat = CATS[at], few = cat.size <= 12, e = cat.examples;
-  const note = [cat.terms.length ? "" : cat.suggested, cat.labelled ? `${whole(cat.labelled)} labelled` : "", cat.leaning ? `${whole(cat.leaning)} unsure lean here` : ""].filter(Boolean).join(" · ");
+  const note = [cat.terms.length ? "" : cat.suggested, cat.labelled ? `${whole(cat.labelled)} labelled` : "", cat.leaning ? `${plural(cat.leaning, "unsure item leans", "unsure items lean")} here` : ""].filter(Boolean).join(" · ");
   card.append(el("header", {},
-    el("div", { class: "who" }, el("h3", {}, el("bdi", {}, ...breakable(cat.name)), el("span", { class: "chip " + cat.status, text: cat.status })),
+    el("div", { class: "who" }, el("h3", {}, el("bdi", {}, ...breakable(cat.name)), el("span", { class: "chip " + lane(cat), text: cat.size ? cat.status : "unsure items only" })),
       note ? el("p", { class: "aka", dir: "auto" }, ...breakable(note)) : null),
     el("dl", { class: "stats" }, stat("Items", whole(cat.size)), stat("Confidence", percentSure(cat.confidence), cat.confidence),
-      stat("Coherence", cat.coherence === null ? "–" : signed(cat.coherence), cat.coherence ?? 0, cat.coherence === null ? "It takes two items, and a second category" : null)),
+      stat("Coherence", cat.coherence === null ? "–" : signed(cat.coherence), cat.coherence ?? 0, cat.coherence === null ? "It takes two items, and a second class or category" : null)),
     showButton(at)));
   if (cat.terms.length) card.append(el("ul", { class: "terms", "aria-label": "Top terms" }, ...cat.terms.map((term) => el("li", { text: term, dir: "auto" }))));
   const groups = few && !ITEMS.texts
@@ -48,8 +50,8 @@ function fillCategory(card, at) {
 }
 function fillUnsure(card) {
   card.append(el("header", {},
-    el("div", { class: "who" }, el("h3", {}, "Unsure", el("span", { class: "chip unsure", text: "bin of its own" })),
-      el("p", { class: "aka", text: "The method would not commit itself; these items are in no category." })),
+    el("div", { class: "who" }, el("h3", {}, "Unsure items", el("span", { class: "chip unsure", text: "unsure" })),
+      el("p", { class: "aka", text: "More likely wrong than right, so they are in no class or category; each only leans towards one." })),
     el("dl", { class: "stats" }, stat("Items", whole(UNSURE.size)), stat("Confidence", percentSure(UNSURE.confidence), UNSURE.confidence)), showButton("unsure")));
   card.append(el("div", { class: "groups halves" }, group("Least sure", UNSURE.examples.doubtful, "wide"), group("Nearly sure", UNSURE.examples.centre, "wide")));
   card.append(el("div", { class: "near" }, el("h4", { text: "What they lean towards" }), el("div", { class: "towards" }, ...UNSURE.towards.map(([at, n]) =>
@@ -65,19 +67,19 @@ function fill(card) {
 }
 function makeCards() {
   const make = (at, status) => {
-    const card = el("article", { class: "card " + status, id: "card-" + at, tabindex: "-1", "aria-label": at === "unsure" ? "Unsure" : CATS[at].name, onclick: () => select(at), onmouseenter: () => map.highlight(at), onmouseleave: () => map.highlight(chosen) });
+    const card = el("article", { class: "card " + status, id: "card-" + at, tabindex: "-1", "aria-label": at === "unsure" ? "Unsure items" : CATS[at].name, onclick: () => select(at), onmouseenter: () => map.highlight(at), onmouseleave: () => map.highlight(chosen) });
     card.at = at;
     card.style.minHeight = "300px";
     cards.set(at, card);
   };
-  CATS.forEach((cat, at) => make(at, cat.status));
+  CATS.forEach((cat, at) => make(at, lane(cat)));
   if (UNSURE) make("unsure", "unsure");
 }
 
 /** Which cards are listed, in which order. */
 function matches(at, query, status, [low, high], hits) {
-  const cat = at === "unsure" ? { name: "unsure", status: "unsure", size: UNSURE.size, terms: [], suggested: "" } : CATS[at];
-  if (status !== "all" && cat.status !== status) return false;
+  const cat = at === "unsure" ? { name: "unsure items", status: "unsure", size: UNSURE.size, terms: [], suggested: "" } : CATS[at];
+  if (status !== "all" && lane(cat) !== status) return false;
   const size = cat.size || 1; // one that has unsure items alone counts as a single
   if (size < low || size > high) return false;
   return !query || [cat.name, cat.suggested, ...cat.terms].some((text) => text.toLowerCase().includes(query)) || hits.has(at);
@@ -97,8 +99,8 @@ function list() {
   listed = all.filter((at) => matches(at, query, status, [low, high], hits));
   $("#cards").replaceChildren(...listed.map((at) => cards.get(at)));
   for (const at of listed) if (!cards.get(at).childElementCount) near.observe(cards.get(at));
-  const total = CATS.length + (UNSURE ? 1 : 0), what = (n) => plural(n, "card");
-  $("#count").textContent = listed.length === total ? plural(CATS.length, "category", "categories") + (UNSURE ? " and the bin of unsure items" : "") : `${whole(listed.length)} of ${what(total)}`;
+  const total = CATS.length + (UNSURE ? 1 : 0);
+  $("#count").textContent = listed.length === total ? plural(total, "card") : `${whole(listed.length)} of ${plural(total, "card")}`;
   $("#none").hidden = listed.length > 0;
   if (chosen !== null && !listed.includes(chosen)) select(null);
 }
@@ -134,10 +136,10 @@ function setStatus(value) {
 
 function startQueue() {
   makeCards();
-  const counts = { all: CATS.length + (UNSURE ? 1 : 0), novel: 0, unsure: UNSURE ? 1 : 0, known: 0 };
-  for (const cat of CATS) counts[cat.status]++;
+  const counts = { novel: META.counts.novel, known: META.counts.known };
   for (const value of ["all", "novel", "unsure", "known"]) $("#status").append(el("button", { type: "button", value, "aria-pressed": String(value === "all"), onclick: () => { setStatus(value); list(); } },
-    value[0].toUpperCase() + value.slice(1), value === "unsure" ? null : el("small", { text: whole(counts[value]) })));
+    value[0].toUpperCase() + value.slice(1), value in counts ? el("small", { text: whole(counts[value]) }) : null));
+  addEventListener("beforeprint", () => { for (const at of listed) fill(cards.get(at)); });
   $(".tools").addEventListener("submit", (event) => event.preventDefault());
   $("#search").addEventListener("input", list);
   for (const id of ["#size", "#order"]) $(id).addEventListener("change", list);

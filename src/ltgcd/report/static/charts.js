@@ -1,15 +1,9 @@
 // The header and the two charts.
 function header() {
   $("#title").textContent = META.title;
-  const headline = $("#headline"), news = META.n_novel;
-  if (news) headline.append(el("em", { text: plural(news, "new category", "new categories") }), " beside " + plural(META.n_old, "known class", "known classes"));
-  else headline.textContent = "Nothing new beside " + plural(META.n_old, "known class", "known classes");
-  const parts = [plural(META.n, { image: "image", text: "text", vector: "item" }[META.kind]) + ", " + whole(META.labelled) + " of them labelled."];
-  if (META.k !== null) parts.push("About " + plural(META.k, "class", "classes") + " in all" + (META.low === null ? "." : `, with 90 % confidence between ${whole(META.low)} and ${whole(META.high)}.`) + (META.appended ? ` That was before the updates, which have added ${whole(META.appended)}.` : ""));
-  if (META.k_note) parts.push("Careful with that number: " + META.k_note + ".");
-  if (META.n_doubtful) parts.push(plural(META.n_doubtful, news ? "further new category has" : "new category has", news ? "further new categories have" : "new categories have") + " unsure items alone.");
-  if (META.status.unsure) parts.push(plural(META.status.unsure, "item") + (META.status.unsure === 1 ? " is" : " are") + " unsure and kept apart.");
-  $("#lead").textContent = parts.join(" ");
+  const { known, novel } = META.counts, beside = " beside " + plural(known, "known class", "known classes");
+  $("#headline").append(novel ? el("em", { text: plural(novel, "novel category", "novel categories") }) : "No novel category", beside);
+  $("#lead").textContent = META.lead;
 
   const bar = el("div", { class: "bar", role: "img", "aria-label": STATUS.map((s) => `${s} ${percent(META.status[s] / META.n)}`).join(", ") });
   const keys = el("ul", { class: "keys" });
@@ -17,17 +11,17 @@ function header() {
     const n = META.status[status];
     if (n) { const part = el("i", { class: status }); part.style.flex = String(n); bar.append(part); }
     keys.append(el("li", { class: status }, el("span", { class: "dot" }), el("span", { text: status[0].toUpperCase() + status.slice(1) }),
-      el("small", { text: percent(n / META.n) + " · " + whole(n) })));
+      el("small", { text: plural(n, "item") + " · " + percent(n / META.n) })));
   }
   $("#shares").append(bar, keys);
 
   const interval = META.low === null ? "" : ` ${whole(META.low)}–${whole(META.high)}`;
-  const facts = [["Items", whole(META.n)], ["Known classes", whole(META.n_old)], ["New categories", whole(META.n_novel)],
-    ["Estimated classes", META.k === null ? "–" : whole(META.k), interval], ["Imbalance λ", META.imbalance >= 100 ? whole(Math.round(META.imbalance)) : String(META.imbalance)],
-    ["Calibration error", META.calibration_error === null ? "–" : META.calibration_error.toFixed(3)],
-    ["Seed", META.seed === null ? "–" : String(META.seed)], ["ltgcd", META.version]];
-  for (const [name, value, note] of facts)
-    $("#facts").append(el("div", {}, el("dt", { text: name }), el("dd", { text: value }, note ? el("small", { text: note }) : null)));
+  const facts = [["Items", whole(META.n)], ["Known classes", whole(known)], ["Novel categories", whole(novel)],
+    ["Estimated classes", META.k === null ? null : whole(META.k), interval], ["Imbalance λ", META.imbalance >= 100 ? whole(Math.round(META.imbalance)) : String(META.imbalance), "", "Size of the largest class or category over that of the smallest"],
+    [`Marked ${META.marked} %`, META.right === null ? null : META.right.join("–"), " % right", META.confidences],
+    ["Seed", META.seed === null ? null : String(META.seed)], ["ltgcd", META.version]];
+  for (const [name, value, note, title] of facts.filter((fact) => fact[1] !== null))
+    $("#facts").append(el("div", { title }, el("dt", { text: name }), el("dd", { text: value }, note ? el("small", { text: note }) : null)));
 }
 
 /** Draw a chart at the size of its box, and again whenever that changes. */
@@ -46,12 +40,12 @@ function sizes() {
   const ranked = CATS.map((cat, at) => ({ cat, at })).filter(({ cat }) => cat.size > 0).sort((a, b) => b.cat.size - a.cat.size);
   const rare = ranked.filter(({ cat }) => cat.size <= 5).length, single = ranked.filter(({ cat }) => cat.size === 1).length;
   $("#sizes p").textContent = !ranked.length ? "" : `From ${whole(ranked[0].cat.size)} down to ${plural(ranked.at(-1).cat.size, "item")}` +
-    (rare ? `; ${plural(rare, "category has", "categories have")} five items or fewer` : "") + (single ? `, ${whole(single)} of them just one` : "") + ".";
+    (rare ? `; ${whole(rare)} of ${whole(ranked.length)} have five or fewer` : "") + (single ? `, ${whole(single)} of these just one` : "") + ".";
   chart("sizes", (box, width, height) => {
     if (!ranked.length) { box.append(el("p", { text: "Every item is unsure." })); return; }
     const [left, right, top, bottom] = [34, 4, 8, 20], high = Math.log10(Math.max(ranked[0].cat.size, 2)) * 1.02, low = Math.log10(0.6);
     const y = (n) => top + (height - top - bottom) * (1 - (Math.log10(n) - low) / (high - low)), step = (width - left - right) / ranked.length;
-    const root = svg("svg", { role: "img", "aria-label": "Sizes of the categories by rank, logarithmic. " + $("#sizes p").textContent });
+    const root = svg("svg", { role: "img", "aria-label": "Sizes of classes and categories by rank, logarithmic. " + $("#sizes p").textContent });
     const every = high > 5 ? 2 : 1;
     for (let power = 0; power <= high; power++) {
       root.append(svg("line", { class: "grid", x1: left, x2: width - right, y1: y(10 ** power), y2: y(10 ** power) }));
@@ -67,7 +61,7 @@ function sizes() {
       mark.dataset.at = at;
       root.append(mark);
     });
-    for (const tick of ticksOf(1, ranked.length, Math.max(2, Math.min(8, width / 90))).filter((t) => t >= 1 && t % 1 === 0).concat(step > 14 ? [] : 1))
+    for (const tick of ticksOf(1, ranked.length, Math.max(2, Math.min(8, width / 90))).filter((t) => t > 1 && t % 1 === 0).concat(1))
       root.append(svg("text", { x: left + (tick - .5) * step, y: height - 4, "text-anchor": "middle" }, whole(tick)));
     root.addEventListener("pointermove", (event) => {
       const rank = Math.floor((event.clientX - root.getBoundingClientRect().left - left) / step);
@@ -83,9 +77,10 @@ function sizes() {
 
 function kCurve() {
   const k = DATA.k, note = $("#kcurve p");
-  if (k && META.k !== null) note.textContent = `About ${whole(META.k)}` + (META.low === null ? "" : `; 90 % interval ${whole(META.low)} to ${whole(META.high)}`) + (META.appended ? `; ${whole(META.appended)} added by updates since` : "");
+  $("#kcurve").hidden = !k; // the number of classes was given
+  if (!k) return;
+  note.textContent = `Estimate ${whole(META.k)}` + (META.low === null ? "" : `; 90 % interval ${whole(META.low)} to ${whole(META.high)}`);
   chart("kcurve", (box, width, height) => {
-    if (!k) { box.append(el("p", { text: "The number of classes was given, not estimated." })); return; }
     const [left, right, top, bottom] = [8, 8, 20, 34], points = k.curve;
     const ks = [...points.map((p) => p[0]), META.k, META.low ?? META.k, META.high ?? META.k], scores = points.map((p) => p[1]);
     let [first, last] = [Math.min(...ks), Math.max(...ks)];

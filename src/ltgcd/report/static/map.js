@@ -176,7 +176,7 @@ const map = (() => {
   });
   function legend() {
     const what = colour === "status" ? STATUS.filter((s) => META.status[s]).map((s) => el("span", {}, el("i", { class: "dot " + s }), s))
-      : [el("span", { text: "A colour for each category, some used more than once; grey is unsure." })];
+      : [el("span", { text: "A colour for each class or category, some used more than once; grey is unsure." })];
     $("#legend").replaceChildren(...what);
   }
   function focusOn(target) {
@@ -189,7 +189,7 @@ const map = (() => {
   }
   const start = () => {
     $("#map figcaption p").textContent = `${whole(n)}${n < META.n ? " of " + whole(META.n) : ""} items by likeness`;
-    canvas.setAttribute("aria-label", `Map of ${whole(n)} items, like ones side by side. Plus and minus zoom, arrow keys move, 0 shows all. The categories are also listed after it.`);
+    canvas.setAttribute("aria-label", `Map of ${whole(n)} items, like ones side by side. Plus and minus zoom, arrow keys move, 0 shows all. Classes and categories are also listed after it.`);
     new ResizeObserver(() => {
       width = box.clientWidth; height = box.clientHeight;
       canvas.width = width * (devicePixelRatio || 1); canvas.height = height * (devicePixelRatio || 1);

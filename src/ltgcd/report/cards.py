@@ -1,0 +1,124 @@
+"""The cards of the page: which items stand for a category, and in which order a person should look at them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ltgcd.report.assigned import KNOWN, NOVEL, UNSURE, Assigned
+from ltgcd.report.categories import Category
+
+EXAMPLES = 4  # of each kind a category: centre, edge, least sure, and unsure items that lean towards it
+UNSURE_EXAMPLES = 12
+TOWARDS = 8  # categories that the most unsure items lean towards
+LEAST_COHERENCE = 0.05  # what a category without any coherence still counts in the queue
+
+
+def make_cards(
+    assigned: Assigned, categories: list[Category], closeness: NDArray[np.float32]
+) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """A card for each category in the order of the queue, and one for the unsure items if there are any.
+
+    Parameters
+    ----------
+    assigned : Assigned
+        The items, M of them.
+    categories : list of Category
+        Described, in the order of `assigned.labels`.
+    closeness : ndarray of float32, shape (M,)
+        See `ltgcd.report.geometry.Geometry`.
+    """
+    sizes = np.array([category.size for category in categories])
+    leaning = np.array([category.leaning for category in categories])
+    confidence = np.array([category.confidence for category in categories])
+    coherence = np.array([np.nan if c.coherence is None else c.coherence for c in categories])
+    order = queue_order(assigned.kinds, sizes, leaning, confidence, coherence)
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    rank_of = dict(zip(assigned.labels.tolist(), rank.tolist(), strict=True))
+    shown = examples(assigned, closeness)
+    cards = []
+    for c in order.tolist():
+        category = categories[c]
+        cards.append(
+            {
+                "name": category.name,
+                "status": category.status,
+                "size": category.size,
+                "leaning": category.leaning,
+                "labelled": category.labelled,
+                "confidence": round(category.confidence, 3),
+                "coherence": None if category.coherence is None else round(category.coherence, 3),
+                "suggested": category.suggested_name,
+                "terms": category.terms,
+                "nearest": [[rank_of[other.label], other.cosine] for other in category.nearest_known],
+                "examples": shown[c],
+                "code": c,
+            }
+        )
+    rows = np.flatnonzero(assigned.status == UNSURE)
+    if not len(rows):
+        return cards, None
+    ranked = rows[np.argsort(assigned.confidence[rows], kind="stable")]
+    towards = np.argsort(-leaning, kind="stable")[:TOWARDS]
+    unsure = {
+        "size": len(rows),
+        "confidence": round(float(assigned.confidence[rows].mean()), 3),
+        "examples": {
+            "doubtful": ranked[:UNSURE_EXAMPLES].tolist(),
+            "centre": ranked[UNSURE_EXAMPLES:][::-1][:UNSURE_EXAMPLES].tolist(),
+        },
+        "towards": [[int(rank[c]), int(leaning[c])] for c in towards.tolist() if leaning[c]],
+        "after": int(((assigned.kinds == NOVEL) & (sizes >= 2)).sum()),
+    }
+    return cards, unsure
+
+
+def examples(assigned: Assigned, closeness: NDArray[np.float32]) -> list[dict[str, list[int]]]:
+    """Items to show for each category, as positions in `assigned`, no item twice.
+
+    ``centre``: nearest to the centre; ``doubtful``: least confident; ``edge``: farthest from the centre; ``leaning``:
+    unsure items that lean towards the category. A category of up to 3 · `EXAMPLES` items is shown whole.
+    """
+    order = np.lexsort((-closeness, assigned.category, assigned.status == UNSURE))
+    sure = order[assigned.status[order] != UNSURE]
+    unsure = order[assigned.status[order] == UNSURE]
+    bounds = np.arange(len(assigned.labels) + 1)
+    at, at_unsure = np.searchsorted(assigned.category[sure], bounds), np.searchsorted(assigned.category[unsure], bounds)
+    found = []
+    for c in range(len(assigned.labels)):
+        rows, leaning = sure[at[c] : at[c + 1]], unsure[at_unsure[c] : at_unsure[c + 1]]
+        rest = rows[EXAMPLES:]
+        doubtful = rest[np.argsort(assigned.confidence[rest], kind="stable")[:EXAMPLES]]
+        edge = rest[~np.isin(rest, doubtful)][::-1][:EXAMPLES]
+        leaning = leaning[np.argsort(-assigned.confidence[leaning], kind="stable")[:EXAMPLES]]
+        found.append(
+            {
+                "centre": rows[:EXAMPLES].tolist(),
+                "edge": edge.tolist(),
+                "doubtful": doubtful.tolist(),
+                "leaning": leaning.tolist(),
+            }
+        )
+    return found
+
+
+def queue_order(
+    kinds: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    unsure: NDArray[np.int64],
+    confidence: NDArray[np.float64],
+    coherence: NDArray[np.float64],
+) -> NDArray[np.int64]:
+    """Order in which to look at the categories, shape (C,).
+
+    Novel ones of two items or more come first, by log2(1 + size) · coherence; then novel singletons and those with
+    unsure items alone, by confidence; then known classes, by the number of unsure items that lean towards them and, if
+    equal, the least confident first. The page puts the unsure items after the first of the three.
+    """
+    tier = np.where(kinds == KNOWN, 2, np.where(sizes >= 2, 0, 1))
+    score = np.log2(1.0 + sizes) * np.maximum(np.nan_to_num(coherence, nan=1.0), LEAST_COHERENCE)
+    merit = np.select([tier == 0, tier == 1], [score, np.nan_to_num(confidence)], unsure.astype(np.float64))
+    return np.lexsort((np.nan_to_num(confidence), -merit, tier)).astype(np.int64)
