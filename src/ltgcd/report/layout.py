@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.manifold import TSNE
 
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.whitening import class_means, normalise, principal_components
@@ -129,6 +128,8 @@ def _scatter(xy: NDArray[np.float32], n: int, random_state: int) -> NDArray[np.f
 
 
 def _tsne(x: NDArray[np.float32], random_state: int) -> NDArray[np.float32]:
+    from sklearn.manifold import TSNE  # noqa: PLC0415 - slow to import, and whoever only keeps places needs none
+
     random = np.random.RandomState(random_state)
     start = np.zeros((len(x), 2))
     start[:, : min(2, x.shape[1])] = x[:, :2]
