@@ -22,10 +22,11 @@ demo: setup     ## Discover the novel classes of a long-tailed copy of scikit-le
 test: setup lint  ## Lint, types and the whole test suite.
 	$(BIN)/python -m pytest -n 2 -q
 
-lint: setup     ## ruff and mypy only.
+lint: setup     ## ruff, mypy and the layers of the rooms only.
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy --strict src
+	$(BIN)/lint-imports --no-cache
 
 format: setup   ## Rewrite the sources in the house style.
 	$(BIN)/ruff check --fix src tests benchmarks

@@ -21,7 +21,7 @@ from scipy.optimize import linear_sum_assignment
 from ltgcd.data.collection import positions
 from ltgcd.data.datasets import data_root
 from ltgcd.graph.matching import confusion
-from ltgcd.run.directory import read_assignments, read_run_labels
+from ltgcd.run.directory import Run
 from ltgcd.training.calibration import calibration_error
 
 
@@ -33,7 +33,7 @@ def ltgcd(*arguments: object) -> dict:
 
 def judged(run: Path, n_old: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Of every unlabelled item: is its label wrong (one Hungarian over D^u), novel, unsure, and how confident."""
-    labels, table = read_run_labels(run), read_assignments(run)
+    labels, table = Run(run).labels(), Run(run).assignments()
     free = labels.y < 0
     at = positions(labels.ids.filter(pa.array(free)), table.column("id").combine_chunks(), run, "make the run again")
     said, true = table.column("label").to_numpy()[at], labels.truth.y_true[free]

@@ -20,8 +20,10 @@ from ltgcd.evaluation.metric import evaluate
 from ltgcd.features.backbones import load_backbone
 from ltgcd.features.embed import embed
 from ltgcd.features.views import VectorViews
+from ltgcd.run.directory import Run
+from ltgcd.run.evaluate import evaluate_run
 from ltgcd.run.predict import load_run_model
-from ltgcd.run.train import evaluate_run, vectors
+from ltgcd.run.train import vectors
 
 TABLES = Path(__file__).parent / "tables"
 
@@ -43,7 +45,7 @@ def main() -> None:
     )
     views = VectorViews(np.asarray(vectors(read_source(folder)), dtype=np.float32))
     for cell in cells:
-        run = work / "runs" / cell.key
+        run = Run(work / "runs" / cell.key)
         truth = as_split(pool, cell)[0].truth
         code = np.array([truth.class_names.index(name) for name in test.class_names])
         predicted = load_run_model(run).fitted.predict(views).argmax(axis=1)

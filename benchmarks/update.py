@@ -19,6 +19,7 @@ from discover import ltgcd
 
 from ltgcd.data.datasets import load_pool
 from ltgcd.data.splits import SplitConfig, draw_split
+from ltgcd.run.directory import Run
 
 ABSENT = 4
 
@@ -46,9 +47,9 @@ def main() -> None:
         for name, rows in (("old", ~late), ("new", late), ("all", np.ones(len(late), dtype=bool))):
             pq.write_table(table.filter(pa.array(rows)), base / f"{name}.parquet")
         _, first = timed("discover", base / "old.parquet", "--out", base / "run")
-        before = pq.read_table(base / "run" / "assignments.parquet")
+        before = Run(base / "run").assignments()
         result, update = timed("update", base / "run", base / "new.parquet")
-        after = pq.read_table(base / "run" / "assignments.parquet")
+        after = Run(base / "run").assignments()
         _, again = timed("discover", base / "all.parquet", "--out", base / "again")
     same = after.slice(0, len(before)).replace_schema_metadata(None).equals(before.replace_schema_metadata(None))
     print(f"{len(before):,} items, {result['n_added']:,} new ones ({100 * late.mean():.0f} %); first run {first:.0f} s")

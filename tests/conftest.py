@@ -94,3 +94,36 @@ def run_cli(*arguments: object, cwd: Path | None = None, **environment: str) -> 
         check=False,
     )
     return Result(done)
+
+
+def train(
+    source: Any,
+    folder: Path,
+    *,
+    method: str = "ltgcd",
+    regime: str = "auto",
+    store: Any = None,
+    weights: Path | None = None,
+    rehearsals: int = 0,
+    preset: str = "default",
+    watch: Any = None,
+    notify: Any = lambda _message: None,
+    **configured: Any,
+) -> dict[str, Any]:
+    """What `ltgcd train` does, from Python: the run directory is left in `folder`."""
+    from ltgcd.discovery.discover import configure
+    from ltgcd.run.discover import summary
+    from ltgcd.run.train import regime_for, train_run
+    from ltgcd.training.loop import unwatched
+
+    source.collection.require_partial_labels()
+    config = configure(
+        method,
+        preset=preset,
+        regime=regime_for(regime, method, store),
+        rehearsals=rehearsals,
+        keeps_checkpoints=True,
+        **configured,
+    )
+    done = train_run(source, folder, config, store=store, weights=weights, watch=watch or unwatched, notify=notify)
+    return {"method": method, **summary(done, source.collection.n_old)}

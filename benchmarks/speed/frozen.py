@@ -14,8 +14,8 @@ from pathlib import Path
 
 from ltgcd.bench.cells import Workshop
 from ltgcd.bench.tables import cell_of, read_settings, read_tables
-from ltgcd.run.directory import read_epochs
-from ltgcd.run.train import train
+from ltgcd.discovery.discover import configure
+from ltgcd.run.train import train_run
 
 TABLES = Path(__file__).parents[1] / "tables"
 
@@ -32,13 +32,14 @@ def main() -> None:
         source = workshop.prepared(cell).source
         for graph in ("start", "epoch"):
             with tempfile.TemporaryDirectory() as folder:
-                run = Path(folder) / "run"
-                result = train(source, run, k=cell.n_old + cell.n_new, changes={"selection.graph": graph})
-                lines = read_epochs(run)
+                k = cell.n_old + cell.n_new
+                config = configure(k=k, changes={"selection.graph": graph}, rehearsals=0)
+                done = train_run(source, Path(folder) / "run", config)
+                lines = done.run.epochs()
             whole, selecting = (sum(line[name] for line in lines) for name in ("seconds", "seconds_selection"))
             print(
                 f"{dataset}, neighbours of {'the start' if graph == 'start' else 'every epoch'}: "
-                f"{result['seconds']:.0f} s, {len(lines)} epochs {whole:.1f} s, selection {selecting:.1f} s "
+                f"{done.seconds:.0f} s, {len(lines)} epochs {whole:.1f} s, selection {selecting:.1f} s "
                 f"({100 * selecting / whole:.0f} %)",
                 flush=True,
             )

@@ -27,8 +27,9 @@ from ltgcd.common.errors import InputError
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.datasets import load_pool
 from ltgcd.graph.matching import confusion, match
-from ltgcd.run.directory import read_assignments
-from ltgcd.training.config import changed, preset
+from ltgcd.run.directory import Run
+from ltgcd.training.config import changed
+from ltgcd.training.methods import METHODS
 
 TABLES = ROOT / "benchmarks" / "tables"
 BACKBONES = """
@@ -137,7 +138,7 @@ def test_the_paper_s_setting_is_the_same_tables_with_another_backbone() -> None:
         for _, _, cell in cells_of(table, settings, "dino_vitb16", None, 1):
             if cell.runs == "train" and cell.method not in ("kmeans", "semi-kmeans"):
                 assert (cell.image_size, cell.regime, cell.changes["schedule.epochs"]) == (224, "last-stage", 200)
-                made = changed(preset(cell.method, "last-stage", cell.preset), cell.changes)
+                made = changed(METHODS[cell.method].preset("last-stage", cell.preset), cell.changes)
                 assert made.schedule.learning_rate == 0.1  # the authors', not what suits frozen features
                 if cell.preset == "literal":
                     assert made.method.warmup == 0
@@ -301,7 +302,7 @@ def test_a_table_runs_once_and_its_figures_are_the_evaluation_s(tables: Path, da
         assert record["split_checksum"] == summary["checksum"]
         truth, free = source.truth, source.collection.y == UNLABELLED
         assert truth is not None
-        table = read_assignments(folder)
+        table = Run(folder).assignments()
         label = dict(zip(table.column("id").to_pylist(), table.column("label").to_pylist(), strict=True))
         said = np.array([label[each] for each in truth.ids.to_pylist()])[free]
         true = truth.y_true[free]

@@ -14,15 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import ROOT, image_bytes
+from conftest import ROOT, image_bytes, train
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection, Source, Truth
 from ltgcd.data.items import ImageBytes, ImageFiles, ParquetImages, Texts, Vectors
 from ltgcd.data.labels import label_names, names_of, sorted_names
 from ltgcd.data.npz import Rows, write_npz
 from ltgcd.data.sources import read_source, write_source
-from ltgcd.run.directory import read_run_labels
-from ltgcd.run.train import train
+from ltgcd.run.directory import Run
 
 
 def rows(collection: Collection) -> dict[str, str | None]:
@@ -317,7 +316,7 @@ def test_class_names_of_any_kind_survive_a_split_and_a_run(tmp_path: Path) -> No
     x = np.random.RandomState(0).randn(7, 3).astype(np.float32)
     vectors = Source(Collection(truth.ids, Vectors(x), y, names), truth)
     train(vectors, tmp_path / "run", k=6)
-    stored = read_run_labels(tmp_path / "run")
+    stored = Run(tmp_path / "run").labels()
     assert stored.class_names == names
     np.testing.assert_array_equal(stored.y, y)
     assert stored.truth is not None

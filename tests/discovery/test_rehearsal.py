@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import train
 from ltgcd.common.errors import InputError
 from ltgcd.data.digits import digits_source
 from ltgcd.discovery.rehearsal import HELD_OUT, PARTS, expected_weights, judge, problems, rehearse
 from ltgcd.estimator import _no_tail
-from ltgcd.run.directory import read_assignments
-from ltgcd.run.train import train
+from ltgcd.run.directory import Run
 from ltgcd.training.calibration import calibration_error
 from ltgcd.training.checkpoints import read_tensors, save_checkpoint, write_tensors
 from ltgcd.training.config import changed, preset
@@ -159,7 +159,7 @@ def test_stopped_in_the_middle_it_goes_on_and_says_the_same(
         train(source, tmp_path / "stopped", **settings_)
     train(source, tmp_path / "stopped", **settings_)
     assert len(saved) == 9, "no epoch was trained twice"
-    whole, stopped = (read_assignments(tmp_path / name) for name in ("whole", "stopped"))
+    whole, stopped = (Run(tmp_path / name).assignments() for name in ("whole", "stopped"))
     assert stopped.equals(whole)
     assert set(whole.column("status").to_pylist()) == {"known", "novel", "unsure"}
     assert not (tmp_path / "stopped" / "rehearsals").exists()

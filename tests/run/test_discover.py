@@ -16,7 +16,7 @@ from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import Source
 from ltgcd.data.digits import digits_source
 from ltgcd.data.sources import read_source, write_source
-from ltgcd.run.discover import discover
+from ltgcd.run.discover import Embedding, discover_source
 
 KEYS = {"k", "low", "high", "known", "novel", "unsure", "report", "run"}
 
@@ -63,7 +63,7 @@ def test_vectors_through_the_command(tmp_path: Path) -> None:
 def test_new_items_get_calibrated_labels_too(tmp_path: Path) -> None:
     x, y, _ = blobs(900, 1.1)
     np.savez(tmp_path / "blobs.npz", x=x, y=y)
-    discover(read_source(tmp_path / "blobs.npz"), tmp_path / "run", k=6)
+    discover_source(read_source(tmp_path / "blobs.npz"), tmp_path / "run", k=6)
     new, _, _ = blobs(200, 1.5, seed=1)
     np.savez(tmp_path / "new.npz", x=new, y=np.full(200, -1))
     done = run_cli("predict", tmp_path / "run", tmp_path / "new.npz", "--json")
@@ -107,5 +107,5 @@ def test_other_data_in_the_same_folder_is_refused_and_nothing_is_lost(tmp_path: 
 
 def test_embeddings_have_no_views(tmp_path: Path) -> None:
     source: Source = digits_source()
-    with pytest.raises(InputError, match="no views"):
-        discover(source, tmp_path / "run", views=4)
+    with pytest.raises(InputError, match="taken as they are"):
+        discover_source(source, tmp_path / "run", embedding=Embedding(views=4))

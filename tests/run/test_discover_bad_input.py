@@ -16,7 +16,8 @@ import ltgcd.training.loop
 from conftest import image_bytes, run_cli
 from ltgcd.common.errors import InputError
 from ltgcd.data.sources import read_source
-from ltgcd.run.discover import discover
+from ltgcd.run.directory import Run
+from ltgcd.run.discover import Embedding, discover_source
 from ltgcd.run.update import update_run
 
 
@@ -138,7 +139,7 @@ def arguments(photos: Path) -> tuple[object, ...]:
 
 def test_a_source_that_was_replaced_meanwhile(photos: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    first = discover(read_source(photos), run, k=3, image_size=32)
+    first = discover_source(read_source(photos), run, k=3, embedding=Embedding(image_size=32))
     before = {name: held for name, held in contents(run).items() if not name.startswith("features/")}
     whole = {path: path.read_bytes() for path in photos.rglob("*.png")}
     for number, path in enumerate(whole):
@@ -152,26 +153,26 @@ def test_a_source_that_was_replaced_meanwhile(photos: Path, tmp_path: Path) -> N
     (added / "new.png").write_bytes(image_bytes(200, (24, 24)))
     for path, content in whole.items():
         path.write_bytes(content)
-    again = discover(read_source(photos), run, k=3, image_size=32)
+    again = discover_source(read_source(photos), run, k=3, embedding=Embedding(image_size=32))
     assert {**again, "seconds": 0} == {**first, "seconds": 0}
-    assert update_run(run, read_source(added))["n_added"] == 1
+    assert update_run(Run(run), read_source(added))["n_added"] == 1
 
 
 def test_a_truncated_image_in_the_middle_is_skipped_and_named(photos: Path, tmp_path: Path) -> None:
     path = photos / "unlabelled" / "17.png"
     path.write_bytes(path.read_bytes()[:60])
-    result = discover(read_source(photos), tmp_path / "run", k=3, image_size=32)
+    result = discover_source(read_source(photos), tmp_path / "run", k=3, embedding=Embedding(image_size=32))
     assert result["skipped"] == 1
     assert "17.png" in (tmp_path / "run" / "features" / "skipped.csv").read_text()
     assert result["known"] + result["novel"] + result["unsure"] == 35
 
 
 def test_a_damaged_shard_is_made_anew(photos: Path, tmp_path: Path) -> None:
-    first = discover(read_source(photos), tmp_path / "run", k=3, image_size=32)
+    first = discover_source(read_source(photos), tmp_path / "run", k=3, embedding=Embedding(image_size=32))
     shard = next((tmp_path / "run" / "features").glob("shard-*.npy"))
     whole = shard.read_bytes()
     shard.write_bytes(whole[:-8] + bytes(8))
-    again = discover(read_source(photos), tmp_path / "run", k=3, image_size=32)
+    again = discover_source(read_source(photos), tmp_path / "run", k=3, embedding=Embedding(image_size=32))
     assert {**again, "seconds": 0} == {**first, "seconds": 0}
     assert shard.read_bytes() == whole
 
@@ -180,7 +181,7 @@ def test_a_damaged_checkpoint_costs_an_epoch_and_no_more(
     npz: Npz, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, run = read_source(npz()), tmp_path / "run"
-    expected = discover(source, tmp_path / "whole", k=3)
+    expected = discover_source(source, tmp_path / "whole", k=3)
     save, saved = ltgcd.training.loop.save_checkpoint, []
 
     def killed(folder: Path, epoch: int, *rest: Any) -> None:
@@ -192,11 +193,11 @@ def test_a_damaged_checkpoint_costs_an_epoch_and_no_more(
     with monkeypatch.context() as patch:
         patch.setattr(ltgcd.training.loop, "save_checkpoint", killed)
         with pytest.raises(KeyboardInterrupt):
-            discover(source, run, k=3)
+            discover_source(source, run, k=3)
     newest = max((run / "checkpoint").glob("epoch-*.safetensors"))
     newest.write_bytes(newest.read_bytes()[:-10])
     said: list[str] = []
-    result = discover(source, run, k=3, notify=said.append)
+    result = discover_source(source, run, k=3, notify=said.append)
     assert any("damaged; training goes on from" in sentence for sentence in said)
     assert {**result, "seconds": 0, "run": 0, "report": 0} == {**expected, "seconds": 0, "run": 0, "report": 0}
 
@@ -212,7 +213,7 @@ def test_a_damaged_checkpoint_costs_an_epoch_and_no_more(
 )
 def test_a_damaged_run_is_a_sentence(npz: Npz, tmp_path: Path, name: str, content: bytes, words: str) -> None:
     source, run = npz(), tmp_path / "run"
-    discover(read_source(source), run)
+    discover_source(read_source(source), run)
     (run / name).write_bytes(content)
     before = contents(run)
     assert words in fails("discover", source, "--out", run)
@@ -222,10 +223,10 @@ def test_a_damaged_run_is_a_sentence(npz: Npz, tmp_path: Path, name: str, conten
 @pytest.mark.parametrize("name", ["items.npz", "map.npz", "report.html"])
 def test_what_can_be_made_again_is(npz: Npz, tmp_path: Path, name: str) -> None:
     source, run = npz(), tmp_path / "run"
-    discover(read_source(source), run, k=3)
+    discover_source(read_source(source), run, k=3)
     whole = (run / name).read_bytes()
     (run / name).write_bytes(b"damaged")
-    discover(read_source(source), run, k=3)
+    discover_source(read_source(source), run, k=3)
     if name == "report.html":
         assert (run / name).read_bytes() == whole
     else:
@@ -238,8 +239,8 @@ def _arrays(content: bytes, folder: Path) -> dict[str, np.ndarray]:
 
 
 def test_another_folder_of_features_is_refused_before_anything_is_computed(photos: Path, tmp_path: Path) -> None:
-    discover(read_source(photos), tmp_path / "run", k=3, image_size=32)
+    discover_source(read_source(photos), tmp_path / "run", k=3, embedding=Embedding(image_size=32))
     before = contents(tmp_path / "run")
     with pytest.raises(InputError, match="another model or preprocessing"):
-        discover(read_source(photos), tmp_path / "run", k=3, image_size=64)
+        discover_source(read_source(photos), tmp_path / "run", k=3, embedding=Embedding(image_size=64))
     assert contents(tmp_path / "run") == before

@@ -17,7 +17,7 @@ from ltgcd.data.collection import Source
 from ltgcd.data.sources import read_source
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
 from ltgcd.export.formats import FORMATS
-from ltgcd.run.directory import open_run
+from ltgcd.run.directory import Run
 
 ROWS = [
     ("cat/a.png", 0, "cat", "known", 0.9),
@@ -29,7 +29,7 @@ ROWS = [
 
 
 def write_run(folder: Path, source: Source, rows: list[tuple[Any, ...]]) -> Path:
-    open_run(folder, {"method": "kmeans", "k": 3, "random_state": 0}, source)
+    Run(folder).begin({"method": "kmeans", "k": 3, "random_state": 0}, source)
     columns: dict[str, Any] = dict(zip(ASSIGNMENT_COLUMNS, map(list, zip(*rows, strict=True)), strict=True))
     columns["confidence"] = pa.array(columns["confidence"], pa.float32())
     pq.write_table(pa.table(columns), folder / "assignments.parquet")
@@ -81,7 +81,7 @@ def test_nothing_is_ever_overwritten(form: str, run: Path, image_folder: Path, t
 def test_what_is_refused(run: Path, image_folder: Path, npz, tmp_path: Path) -> None:
     out, vectors = tmp_path / "out", npz()
     unfinished = tmp_path / "unfinished"
-    open_run(unfinished, {"method": "kmeans"}, read_source(image_folder))
+    Run(unfinished).begin({"method": "kmeans"}, read_source(image_folder))
     for arguments, words in (
         ((tmp_path / "nowhere", "--format", "csv"), "not a run directory"),
         ((vectors, "--format", "csv"), "not a run directory"),

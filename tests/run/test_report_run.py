@@ -19,7 +19,7 @@ from ltgcd.data.collection import Collection, Source, Truth
 from ltgcd.data.digits import digits_source
 from ltgcd.data.items import Texts, Vectors
 from ltgcd.data.sources import write_source
-from ltgcd.run.directory import open_run
+from ltgcd.run.directory import Run
 from ltgcd.run.report import report_run
 
 K = {"method": "peaks", "k": 3, "low": 2, "high": 5, "n_old": 2, "curve": [[2, -1.0], [3, -0.5], [4, -0.9]]}
@@ -66,7 +66,7 @@ def cli(*arguments: object) -> Any:
 def make_run(folder: Path, source: Source, **metadata: Any) -> Path:
     """A finished run on a source that knows the truth, which is right about everything."""
     assert source.truth is not None
-    open_run(folder, {"method": "kmeans", "k": "auto", "random_state": 5}, source)
+    Run(folder).begin({"method": "kmeans", "k": "auto", "random_state": 5}, source)
     y, names = source.truth.y_true.tolist(), source.truth.class_names
     status = ["known" if label < source.collection.n_old else "novel" for label in y]
     assigned = table(source.collection.ids.to_pylist(), y, status, [0.9] * len(y), [names[label] for label in y])
@@ -89,7 +89,7 @@ def test_a_run_directory_becomes_a_page(tmp_path: Path) -> None:
     assert data["meta"]["right"] is None  # nothing was rehearsed
     make_run(run, source, k=10, calibration_error=0.021)
     (run / "k_estimate.json").write_text(json.dumps(K))
-    report_run(run, features=npz)
+    report_run(Run(run), features=npz)
     data = read_page(run / "report.html")
     assert data["meta"]["right"] == [78, 82]
     assert data["k"]["curve"] == K["curve"]
@@ -101,7 +101,7 @@ def test_items_without_features_are_left_out(tmp_path: Path) -> None:
     texts = write_source(tmp_path / "texts.parquet", source)
     some = write_source(tmp_path / "some.npz", Source(vectors.collection.select(np.arange(5, 40)), None))
     pq.write_table(pq.read_table(run / "assignments.parquet").slice(5), run / "assignments.parquet")
-    report_run(run, texts, some)
+    report_run(Run(run), texts, some)
     data = read_page(run / "report.html")
     assert data["meta"]["n"] == 35
     assert "item-39" in data["items"]["ids"]

@@ -16,7 +16,7 @@ from test_bad_input import fails
 from typer.testing import CliRunner
 
 import ltgcd.run.update
-from conftest import image_bytes
+from conftest import image_bytes, train
 from ltgcd.cli import app
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
@@ -24,10 +24,11 @@ from ltgcd.data.sources import read_source
 from ltgcd.discovery.new_categories import closeness_rank, neighbour_groups, new_categories
 from ltgcd.graph.knn import knn_graph
 from ltgcd.graph.whitening import normalise
-from ltgcd.run.discover import discover
+from ltgcd.run.directory import Run
+from ltgcd.run.discover import Embedding, discover_source
+from ltgcd.run.evaluate import evaluate_run
 from ltgcd.run.predict import predict_source
 from ltgcd.run.report import report_run
-from ltgcd.run.train import evaluate_run, train
 from ltgcd.run.update import update_run
 
 CENTRES = np.eye(9, 24) * 4
@@ -50,7 +51,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     true = np.random.RandomState(0).randint(6, size=1000)
     y = np.where((true < 4) & (np.arange(1000) % 2 == 0), true, -1)
     source = write(folder / "old.npz", true, y, "old", 0)
-    discover(read_source(source), folder / "run", k=6)
+    discover_source(read_source(source), folder / "run", k=6)
     return folder / "run"
 
 
@@ -100,9 +101,9 @@ def test_old_items_stay_and_absent_classes_are_appended(run: Path, new: Path) ->
     assert (label[:60] < 6).mean() > 0.95
     assert after[-1]["status"] == "unsure", "one item is no category"
     # Everything else works on the run as it is now.
-    assert evaluate_run(run).as_dict()["n"] == 1103 - _labelled(run)
-    assert evaluate_run(run).as_dict()["acc"]["all"] > 95
-    assert report_run(run)["n"] == 1103
+    assert evaluate_run(Run(run)).as_dict()["n"] == 1103 - _labelled(run)
+    assert evaluate_run(Run(run)).as_dict()["acc"]["all"] > 95
+    assert report_run(Run(run))["n"] == 1103
     assert command("export", run, "--format", "csv", "--out", run.parent / "out.csv")["n"] == 1103
     assert '"n":1103' in (run / "report.html").read_text()
 
@@ -114,19 +115,19 @@ def _labelled(run: Path) -> int:
 
 
 def test_the_same_update_twice_changes_nothing(run: Path, new: Path) -> None:
-    update_run(run, read_source(new))
+    update_run(Run(run), read_source(new))
     before = contents(run)
-    again = update_run(run, read_source(new))
+    again = update_run(Run(run), read_source(new))
     assert (again["n_added"], again["n_present"], again["added"], again["grown"]) == (0, 103, 0, 0)
     assert again["unchanged"] == 8
     assert contents(run) == before
 
 
 def test_a_second_update_goes_on_where_the_first_one_ended(run: Path, new: Path, tmp_path: Path) -> None:
-    update_run(run, read_source(new))
+    update_run(Run(run), read_source(new))
     first = rows(run)
     true = np.concatenate([np.full(10, 6), np.full(10, 0), np.full(20, 8)])
-    second = update_run(run, read_source(write(tmp_path / "more.npz", true, np.full(40, -1), "more", 2)))
+    second = update_run(Run(run), read_source(write(tmp_path / "more.npz", true, np.full(40, -1), "more", 2)))
     after = rows(run)
     assert after[: len(first)] == first
     label = np.array([row["label"] for row in after[len(first) :]])
@@ -136,7 +137,8 @@ def test_a_second_update_goes_on_where_the_first_one_ended(run: Path, new: Path,
     assert sorted(path.name for path in (run / "updates").iterdir()) == ["001", "002"]
     # `predict` knows the appended categories as well.
     true = np.repeat([6, 7, 8, 1], 5)
-    predict_source(run, read_source(write(tmp_path / "p.npz", true, np.full(20, -1), "p", 3)), tmp_path / "p.parquet")
+    new_items = read_source(write(tmp_path / "p.npz", true, np.full(20, -1), "p", 3))
+    predict_source(Run(run), new_items, tmp_path / "p.parquet")
     predicted = pq.read_table(tmp_path / "p.parquet").to_pylist()
     assert [row["label"] for row in predicted[:15]] == [6] * 5 + [7] * 5 + [8] * 5
     assert {row["name"] for row in predicted[:5]} == {"novel-003"}
@@ -147,7 +149,7 @@ def test_killed_half_way_the_same_command_goes_on(
     run: Path, new: Path, step: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     whole = Path(shutil.copytree(run, tmp_path / "whole"))
-    expected = update_run(whole, read_source(new))
+    expected = update_run(Run(whole), read_source(new))
     old = rows(run)
     real: Callable[..., Any] = getattr(ltgcd.run.update, step)
     calls = []
@@ -161,17 +163,17 @@ def test_killed_half_way_the_same_command_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(ltgcd.run.update, step, killed)
         with pytest.raises(KeyboardInterrupt):
-            update_run(run, read_source(new))
+            update_run(Run(run), read_source(new))
     committed = step in ("_settle_labels", "_draw")
     assert rows(run) == (rows(whole) if committed else old)
-    evaluate_run(run)
-    report_run(run)
-    again = update_run(run, read_source(new))
+    evaluate_run(Run(run))
+    report_run(Run(run))
+    again = update_run(Run(run), read_source(new))
     assert again["n_added"] == (0 if committed else 103)
     assert again["k"] == expected["k"]
     assert rows(run) == rows(whole)
     assert pq.read_table(run / "split.parquet").equals(pq.read_table(whole / "split.parquet"))
-    assert evaluate_run(run).as_dict() == evaluate_run(whole).as_dict()
+    assert evaluate_run(Run(run)).as_dict() == evaluate_run(Run(whole)).as_dict()
 
 
 def test_labels_of_new_items_are_kept(run: Path, tmp_path: Path) -> None:
@@ -190,11 +192,11 @@ def test_labels_of_new_items_are_kept(run: Path, tmp_path: Path) -> None:
     assert result["categories_added"][0]["name"] == "77"
     split = {row["id"]: row["label"] for row in pq.read_table(run / "split.parquet").to_pylist()}
     assert (split["new0"], split["new16"], split["new18"]) == ("3", "77", None)
-    evaluate_run(run)
-    report_run(run)
+    evaluate_run(Run(run))
+    report_run(Run(run))
     # The name stays with the class in the next update.
     more = write(tmp_path / "more.npz", np.full(6, 6), np.full(6, -1), "more", 5)
-    update_run(run, read_source(more))
+    update_run(Run(run), read_source(more))
     assert {row["name"] for row in rows(run)[-6:]} == {"77"}
 
 
@@ -202,15 +204,15 @@ def test_another_truth_changes_no_label(run: Path, new: Path, tmp_path: Path) ->
     other = Path(shutil.copytree(run, tmp_path / "other"))
     arrays = dict(np.load(new))
     np.savez(tmp_path / "lie.npz", **{**arrays, "y_true": np.random.RandomState(7).permutation(arrays["y_true"])})
-    update_run(run, read_source(new))
-    update_run(other, read_source(tmp_path / "lie.npz"))
+    update_run(Run(run), read_source(new))
+    update_run(Run(other), read_source(tmp_path / "lie.npz"))
     assert rows(run) == rows(other)
 
 
 def test_more_of_the_same_is_no_new_category(run: Path, tmp_path: Path) -> None:
     """Also where the new items are not distributed as the old ones are."""
     true = np.repeat([2, 5], [150, 10])
-    result = update_run(run, read_source(write(tmp_path / "new.npz", true, np.full(160, -1), "new", 6)))
+    result = update_run(Run(run), read_source(write(tmp_path / "new.npz", true, np.full(160, -1), "new", 6)))
     assert result["added"] == 0
 
 
@@ -240,7 +242,7 @@ def test_assignments_that_another_tool_rewrote_are_refused(run: Path, new: Path)
     pq.write_table(pq.read_table(path).replace_schema_metadata(None), path)
     before = contents(run)
     with pytest.raises(InputError, match="rewritten by another tool"):
-        update_run(run, read_source(new))
+        update_run(Run(run), read_source(new))
     assert contents(run) == before
 
 
@@ -267,10 +269,10 @@ def _some_labels(folder: Path) -> Path:
 
 
 def test_discover_does_not_undo_an_update(finished: Path, run: Path, new: Path) -> None:
-    update_run(run, read_source(new))
+    update_run(Run(run), read_source(new))
     before = contents(run)
     with pytest.raises(InputError, match="updated 1 times"):
-        discover(read_source(finished.parent / "old.npz"), run, k=6)
+        discover_source(read_source(finished.parent / "old.npz"), run, k=6)
     assert contents(run) == before
 
 
@@ -287,7 +289,8 @@ def photos(folder: Path, names: list[str], first: int) -> Path:
 
 def test_images_are_embedded_once_and_broken_ones_named(tmp_path: Path) -> None:
     names = [f"{('red', 'blue', 'unlabelled')[i % 3]}/{i:02d}.png" for i in range(36)]
-    discover(read_source(photos(tmp_path / "photos", names, 0)), tmp_path / "run", k=3, image_size=32)
+    source = read_source(photos(tmp_path / "photos", names, 0))
+    discover_source(source, tmp_path / "run", k=3, embedding=Embedding(image_size=32))
     added = photos(tmp_path / "added", ["n1.png", "n2.png", "n3.png"], 50)
     (added / "broken.png").write_bytes(b"no picture")
     done = command("update", tmp_path / "run", added)
@@ -366,7 +369,7 @@ def test_nothing_to_learn_from_appends_nothing() -> None:
 
 
 def test_the_whole_is_kept_in_the_metadata(run: Path, new: Path) -> None:
-    update_run(run, read_source(new))
+    update_run(Run(run), read_source(new))
     told = read_metadata(pq.read_table(run / "assignments.parquet").schema)
     assert (told["k"], told["n_old"], told["updates"], told["named"]) == (8, 4, 1, {})
     assert told["calibration_error"] is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,19 +17,22 @@ from ltgcd.bench.tables import READINGS, Cell, Setting
 from ltgcd.class_number.estimate import REVISIONS, estimate_k
 from ltgcd.class_number.peak_search import search_peaks
 from ltgcd.class_number.search import labelled_accuracy
+from ltgcd.common.errors import InputError
 from ltgcd.data.collection import UNLABELLED, Collection, Source, imbalance_factor, positions
 from ltgcd.data.datasets import class_order, get_dataset, load_pool
 from ltgcd.data.datasets.base import Pool
 from ltgcd.data.items import Vectors
 from ltgcd.data.sources import read_source
 from ltgcd.data.splits import SplitConfig, as_source, draw_split
+from ltgcd.discovery.discover import configure
 from ltgcd.features.backbones import load_backbone
 from ltgcd.features.cache import FeatureStore, open_features
 from ltgcd.features.embed import embed
 from ltgcd.graph.knn import knn_graph
 from ltgcd.graph.whitening import normalise, principal_components, within_class_whitening
-from ltgcd.run.directory import read_assignments, read_config, read_epochs, read_run_labels, record_epoch
-from ltgcd.run.train import Notify, evaluate_run, rows_in, silent, train, vectors
+from ltgcd.run.directory import Run
+from ltgcd.run.evaluate import evaluate_run
+from ltgcd.run.train import Notify, rows_in, silent, train_run, vectors
 from ltgcd.training.config import changed
 from ltgcd.training.methods import METHODS
 
@@ -147,42 +149,48 @@ class Workshop:
     # ------------------------------------------------------------ training
 
     def _train(self, cell: Cell, problem: Problem) -> dict[str, Any]:
-        folder = self.work / "runs" / cell.key
-        if (folder / "config.toml").is_file() and read_config(folder)["run"].get("settings", {}) != settings_of(cell):
-            shutil.rmtree(folder)  # of presets that have changed since
-        truth, resumed = problem.source.truth, (folder / "config.toml").is_file()
+        run = Run(self.work / "runs" / cell.key)
+        if run.begun and _config(run).get("settings", {}) != settings_of(cell):
+            run.remove()  # of presets that have changed since, or of an earlier version
+        truth, resumed = problem.source.truth, run.begun
         assert truth is not None
 
         def watch(epoch: int, sets: dict[str, NDArray[np.bool_]]) -> None:
             if sets:
                 found = {name: imbalance_factor(np.bincount(truth.y_true[mask])) for name, mask in sets.items()}
-                record_epoch(folder, {"epoch": epoch, **found}, SELECTED)
+                run.record_epoch({"epoch": epoch, **found}, SELECTED)
 
-        result = train(
-            problem.source,
-            folder,
-            method=cell.method or "",
-            k=len(truth.class_names),
-            random_state=cell.seed,
-            name=cell.preset or "default",  # type: ignore[arg-type]  # checked when the table was read
-            regime=cell.regime,  # type: ignore[arg-type]
+        config = configure(
+            cell.method or "",
+            preset=cell.preset or "default",  # type: ignore[arg-type]  # checked when the table was read
+            regime=cell.regime or "frozen",  # type: ignore[arg-type]
             changes=cell.changes,
-            store=problem.store,
-            watch=watch,
-            notify=self.notify,
+            k=len(truth.class_names),
+            rehearsals=0,
+            random_state=cell.seed,
+            keeps_checkpoints=True,
         )
-        figures = scored(folder)
-        lines = read_epochs(folder, SELECTED)
+        done = train_run(problem.source, run.folder, config, store=problem.store, watch=watch, notify=self.notify)
+        figures = scored(run)
+        lines = run.epochs(SELECTED)
         if lines:
             figures["lambda"] |= {name: round(lines[-1][name], 2) for name in ("confident", "dense", "selected")}
             figures["lambda_by_epoch"] = [round(line["selected"], 2) for line in lines]
-        epochs = read_epochs(folder)
+        epochs = run.epochs()
         if epochs:
             spent = [sum(line[name] for line in epochs) for name in ("seconds_selection", "seconds")]
             figures["selection_share"] = round(spent[0] / max(spent[1], 1e-9), 3)
-        shutil.rmtree(folder / "checkpoint", ignore_errors=True)  # the run is finished; its labels and model stay
+        run.clear_checkpoints(main=True)  # the run is finished; its labels and model stay
         # A run that was stopped and went on knows only the minutes of its last part.
-        return {**figures, "minutes": None if resumed else round(result["seconds"] / 60, 3)}
+        return {**figures, "minutes": None if resumed else round(done.seconds / 60, 3)}
+
+
+def _config(run: Run) -> dict[str, Any]:
+    """Configuration of a run; empty for one that this version can't read."""
+    try:
+        return run.config()
+    except InputError:
+        return {}
 
 
 def settings_of(cell: Cell) -> dict[str, Any]:
@@ -246,13 +254,13 @@ def _sizes(summary: dict[str, Any]) -> dict[str, Any]:
 # ---------------------------------------------------------------- figures
 
 
-def scored(folder: Path) -> dict[str, Any]:
+def scored(run: Run) -> dict[str, Any]:
     """Every figure of a finished run: accuracies, K, λ of D^u, and how old and new are taken for one another."""
-    evaluation = evaluate_run(folder).as_dict()
-    labels, table = read_run_labels(folder), read_assignments(folder)
+    evaluation = evaluate_run(run).as_dict()
+    labels, table = run.labels(), run.assignments()
     truth = labels.truth
     assert truth is not None
-    at = positions(labels.ids, table.column("id").combine_chunks(), folder, "make the run again")
+    at = positions(labels.ids, table.column("id").combine_chunks(), run.folder, "make the run again")
     free = labels.y == UNLABELLED
     said = table.column("label").to_numpy()[at][free] < truth.n_old
     old = truth.y_true[free] < truth.n_old

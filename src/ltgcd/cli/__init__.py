@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ltgcd.cli import bench, data, discovery, output, run
+from ltgcd.cli import bench, common, data, discovery, output, run
 
 app = typer.Typer(
     name="ltgcd",
@@ -47,7 +47,7 @@ app.command()(data.split)
 app.command()(data.inspect)
 app.command()(data.embed)
 app.command("estimate-k")(run.estimate_k)
-app.command()(run.train)
+app.command(cls=common.NamesMethods)(run.train)
 app.command()(discovery.predict)
 app.command()(discovery.update)
 app.command()(run.evaluate)
@@ -58,8 +58,9 @@ app.command()(bench.bench)
 
 def main() -> NoReturn:
     """Entry point of the ``ltgcd`` command. With ``--json`` a wrong option, too, is one object on stdout."""
-    if os.environ.get("RANK", "0") != "0":
-        sys.stdout = io.StringIO()  # of several processes that torchrun started, the first one speaks
+    # Of several processes that torchrun started, the first one speaks. A RANK alone may be anybody's.
+    if os.environ.get("RANK", "0") != "0" and {"WORLD_SIZE", "MASTER_ADDR"} <= set(os.environ):
+        sys.stdout = io.StringIO()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else there.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of every random draw.")]
@@ -27,6 +28,23 @@ Data = Annotated[
     Path | None, typer.Option("--data", help="Folder of the datasets (default: $LTGCD_DATA, else a cache folder).")
 ]
 SourcePath = Annotated[Path, typer.Argument(help="Folder of images, .csv or .parquet manifest, or .npz of embeddings.")]
+
+
+class NamesMethods(TyperCommand):
+    """A command whose help names the methods there are; they are imported only when somebody asks."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - click's own types
+        """Put the names in, and go on as usual."""
+        from ltgcd.training.methods import method_names
+
+        names = {
+            "@TRAINED@": ", ".join(method_names(lambda method: method.trained)),
+            "@CLUSTERING@": ", ".join(method_names(lambda method: not method.trained)),
+        }
+        for option in self.params:
+            for mark, text in names.items():
+                option.help = (getattr(option, "help", None) or "").replace(mark, text)  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)
 
 
 def report(work: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any]], None], as_json: bool) -> None:
@@ -61,6 +79,12 @@ def _refused(error: OSError) -> str:
 def status(message: str) -> None:
     """Say on stderr which stage has begun."""
     print(f"· {message}", file=sys.stderr, flush=True)
+
+
+def print_left_out(skipped: list[dict[str, str]]) -> None:
+    """Name every item that could not be read, and why."""
+    for item in skipped:
+        print(f"Left out: {item['id']} ({item['reason']})")
 
 
 def print_scores(result: dict[str, Any], rows: dict[str, str]) -> None:

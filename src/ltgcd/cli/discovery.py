@@ -7,7 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from ltgcd.cli.common import Json, Labels, LabelsFrom, Seed, SourcePath, print_scores, report, status
+from ltgcd.cli.common import (
+    Json,
+    Labels,
+    LabelsFrom,
+    Seed,
+    SourcePath,
+    print_left_out,
+    print_scores,
+    report,
+    status,
+)
 from ltgcd.cli.run import class_number
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A finished run of a trained method.")]
@@ -19,6 +29,11 @@ def discover(
     labels: Labels = None,
     labels_from: LabelsFrom = "collection",
     k: Annotated[str, typer.Option("--k", help="Number of classes, or 'auto' to estimate it.")] = "auto",
+    backbone: Annotated[
+        str | None,
+        typer.Option("--backbone", help="Default: efficientnet_lite2 for images, minilm for texts."),
+    ] = None,
+    weights: Annotated[Path | None, typer.Option("--weights", help="Backbone weights, if not the usual ones.")] = None,
     views: Annotated[
         int, typer.Option("--views", min=0, help="With 2 or more views an image, the last stage is trained (minutes).")
     ] = 0,
@@ -41,17 +56,15 @@ def discover(
     def work() -> dict[str, Any]:
         from ltgcd.data.sources import read_source
         from ltgcd.features.cache import opened
-        from ltgcd.run.discover import discover as run
+        from ltgcd.run.discover import Embedding, discover_source
 
         read = read_source(source, labels)
         read.collection.require_partial_labels(source)
-        return run(
+        return discover_source(
             read,
             out,
             k=class_number(k),
-            views=views,
-            image_size=image_size,
-            engine=engine,
+            embedding=Embedding(backbone, image_size, views, weights, engine),
             labels_from=labels_from,
             random_state=seed,
             store=opened(source),
@@ -59,15 +72,13 @@ def discover(
         )
 
     def show(result: dict[str, Any]) -> None:
-        interval = "" if result["low"] is None else f", 90 % interval {result['low']} to {result['high']}"
-        print(f"About {result['k']} classes{interval}: {result['n_old']} known, {result['k'] - result['n_old']} new.")
+        from ltgcd.report.sentences import calibration_sentence
+
+        interval = "" if result["low"] is None else f" (90 % interval {result['low']} to {result['high']})"
+        print(f"About {result['k']} classes in all{interval}, {result['n_old']} of them known.")
         counts = ", ".join(f"{result[name]:,} {name}" for name in ("known", "novel", "unsure"))
         print(f"Items: {counts}.")
-        if result["calibration_error"] is not None:
-            off, chance = (100 * (result[f"calibration_{name}"] or 0) for name in ("error", "chance"))
-            print(
-                f"Confidences are off by {off:.1f} % in rehearsals with labels hidden ({chance:.1f} % would be chance)."
-            )
+        print(calibration_sentence(result["calibration_error"], result["calibration_chance"]))
         print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
         print(f"Look at it: {result['report']}")
 
@@ -78,7 +89,7 @@ def predict(
     run: RunFolder,
     source: SourcePath,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Parquet file for the labels (default: RUN/predictions.parquet).")
+        Path | None, typer.Option("--out", help="Parquet file for the labels (default: in the run).")
     ] = None,
     weights: Annotated[Path | None, typer.Option("--weights", help="Backbone weights, if not the usual ones.")] = None,
     as_json: Json = False,
@@ -94,14 +105,17 @@ def predict(
     def work() -> dict[str, Any]:
         from ltgcd.data.sources import read_source
         from ltgcd.features.cache import opened
+        from ltgcd.run.directory import Run
         from ltgcd.run.predict import predict_source
 
-        path = out or run / "predictions.parquet"
-        return predict_source(run, read_source(source), path, store=opened(source), weights=weights, notify=status)
+        held = Run.open(run)
+        path = out or held.predictions
+        return predict_source(held, read_source(source), path, store=opened(source), weights=weights, notify=status)
 
     def show(result: dict[str, Any]) -> None:
         shares = ", ".join(f"{result[name]} {name}" for name in ("known", "novel", "unsure"))
         print(f"{result['n']} items: {shares}. Their labels are in {result['path']}.")
+        print_left_out(result["skipped"])
 
     report(work, show, as_json)
 
@@ -131,16 +145,16 @@ def update(
     def work() -> dict[str, Any]:
         from ltgcd.data.sources import read_source
         from ltgcd.features.cache import opened
+        from ltgcd.run.directory import Run
         from ltgcd.run.update import update_run
 
-        read = read_source(new, labels)
-        return update_run(run, read, base=source, store=opened(new), weights=weights, notify=status)
+        held, read = Run.open(run), read_source(new, labels)
+        return update_run(held, read, base=source, store=opened(new), weights=weights, notify=status)
 
     def show(result: dict[str, Any]) -> None:
         counts = ", ".join(f"{result[name]:,} {name}" for name in ("known", "novel", "unsure"))
         print(f"Items: {result['n_added']:,} added ({counts}), {result['n_present']:,} were there already.")
-        for item in result["skipped"]:
-            print(f"Left out: {item['id']} ({item['reason']})")
+        print_left_out(result["skipped"])
         print(f"Categories: {result['added']} added, {result['grown']} grown, {result['unchanged']} unchanged.")
         for row in result["categories_added"]:
             print(f"  + {row['name']}: {row['after']:,} items")

@@ -19,11 +19,11 @@ def report_page(
     ] = None,
     features: Annotated[
         Path | None,
-        typer.Option("--features", help="What 'ltgcd embed' wrote; default: RUN/features, or the source itself."),
+        typer.Option("--features", help="What 'ltgcd embed' wrote; default: what the run keeps, or the source itself."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write report.html into a run directory: one file, no network, with a map, a queue and a card a category.
+    """Draw the page of a run again: one file, no network, with a map, a queue and a card a category.
 
     \b
     Examples:
@@ -32,9 +32,10 @@ def report_page(
     """
 
     def work() -> dict[str, Any]:
+        from ltgcd.run.directory import Run as Held
         from ltgcd.run.report import report_run
 
-        return report_run(run, source, features, progress=status)
+        return report_run(Held.open(run), source, features, progress=status)
 
     def show(result: dict[str, Any]) -> None:
         print(f"{result['report']} ({result['n']:,} items, {result['bytes'] / 1e6:.1f} MB). Open it in any browser.")
@@ -65,9 +66,12 @@ def export(
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.export.formats import STATUSES, export_run
+        from ltgcd.export.formats import STATUSES
+        from ltgcd.run.directory import Run as Held
+        from ltgcd.run.export import export_run
 
-        return export_run(run, form, out, source=source, statuses=tuple(only) if only else STATUSES, copy=copy)
+        chosen = tuple(only) if only else STATUSES
+        return export_run(Held.open(run), form, out, source=source, statuses=chosen, copy=copy)
 
     def show(result: dict[str, Any]) -> None:
         print(f"{result['n']:,} items as {result['format']} in {result['path']}.")

@@ -24,46 +24,31 @@ def demo(
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.common.files import read_json, read_metadata
         from ltgcd.data.digits import digits_source
-        from ltgcd.report.page import write_report
         from ltgcd.report.pictures import pixel_pictures
-        from ltgcd.run.directory import read_assignments
-        from ltgcd.run.discover import REHEARSALS
-        from ltgcd.run.train import train as run
+        from ltgcd.run.directory import Run
+        from ltgcd.run.discover import discover_source
         from ltgcd.run.train import vectors
 
         source = digits_source(seed=seed)
-        result = run(source, out, random_state=seed, rehearsals=REHEARSALS["frozen"], notify=status)
-        truth, x = source.truth, vectors(source)
-        estimate, table = read_json(out / "k_estimate.json"), read_assignments(out)
-        status("drawing the report")
-        page = write_report(
-            out,
+        result = discover_source(
             source,
-            x,
-            table,
-            k_estimate=estimate,
-            calibration_error=read_metadata(table.schema).get("calibration_error"),
-            pictures=pixel_pictures(x),
-            seed=seed,
+            out,
+            random_state=seed,
+            pictures=pixel_pictures(vectors(source)),
             title="Long-tailed digits",
+            notify=status,
         )
-        return {
-            **result,
-            "k_true": len(truth.class_names) if truth else None,
-            "k_estimate": estimate,
-            "report": str(page),
-        }
+        k_true = len(source.truth.class_names) if source.truth else None
+        return {"method": "ltgcd", **result, "k_true": k_true, "k_estimate": Run(out).estimate()}
 
     def show(result: dict[str, Any]) -> None:
-        low, high = result["k_estimate"]["low"], result["k_estimate"]["high"]
         print(
-            f"Estimated number of classes: {result['k']}, 90 % interval {low} to {high} ({result['n_old']} known; in "
-            f"truth {result['k_true']})."
+            f"Estimated number of classes: {result['k']}, 90 % interval {result['low']} to {result['high']} "
+            f"({result['n_old']} known; in truth {result['k_true']})."
         )
         print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
-        print(f"Every item's label is in {result['run']}/assignments.parquet ({result['seconds']:.1f} s).")
+        print(f"Every item's label is in {result['run']} ({result['seconds']:.1f} s).")
         print(f"Look at it: {result['report']}")
 
     report(work, show, as_json)
@@ -126,8 +111,6 @@ def estimate_k(
                 else "known classes"
             )
             print(f"About {share:.0%} of the unlabelled items belong to {which}.")
-            unseen = result["evidence"]["unseen_by_chao1"]
-            print(f"Chao1, by clusters of one and two items: at least {unseen:g} further classes were never seen.")
         print(f"By {result['method']}, {len(result['curve'])} values looked at, in {result['seconds']:.1f} s.")
         if "plot" in result:
             print(f"The curve is in {result['plot']}.")
@@ -140,11 +123,7 @@ def train(
     out: Annotated[Path, typer.Option("--out", help="Run directory.")],
     method: Annotated[
         str,
-        typer.Option(
-            "--method",
-            help="ltgcd, ltgcd-crest, simgcd, gcd, orca, uno, rankstats (trained), semi-kmeans or kmeans (clustering "
-            "only).",
-        ),
+        typer.Option("--method", help="@TRAINED@ (trained), @CLUSTERING@ (clustering only)."),
     ] = "ltgcd",
     k: Annotated[str, typer.Option("--k", help="Number of classes, or 'auto' to estimate it.")] = "auto",
     preset: Annotated[str, typer.Option("--preset", help="default, paper (corrected), or literal (as printed).")] = (
@@ -191,8 +170,11 @@ def train(
     def work() -> dict[str, Any]:
         from ltgcd.common.errors import InputError
         from ltgcd.data.sources import read_source
+        from ltgcd.discovery.discover import configure
         from ltgcd.features.cache import opened
-        from ltgcd.run.train import train as run
+        from ltgcd.run.discover import summary
+        from ltgcd.run.train import regime_for, train_run
+        from ltgcd.training.distributed import join_world
 
         changes: dict[str, Any] = {} if epochs is None else {"schedule.epochs": epochs}
         for setting in change or []:
@@ -200,28 +182,27 @@ def train(
             if not equals:
                 raise InputError(f"--set takes NAME=VALUE, not '{setting}'.")
             changes[name.strip()] = value.strip()
-        read = read_source(source, labels)
+        read, store = read_source(source, labels), opened(source)
         read.collection.require_partial_labels(source)
-        return run(
-            read,
-            out,
-            method=method,
-            k=class_number(k),
-            random_state=seed,
-            name=preset,  # type: ignore[arg-type]  # checked there
-            regime=regime,  # type: ignore[arg-type]
+        config = configure(
+            method,
+            preset=preset,  # type: ignore[arg-type]  # checked there
+            regime=regime_for(regime, method, store),  # type: ignore[arg-type]
             changes=changes,
-            store=opened(source),
-            weights=weights,
+            k=class_number(k),
             rehearsals=rehearsals,
             labels_from=labels_from,
-            notify=status,
+            random_state=seed,
+            n_processes=join_world().size,
+            keeps_checkpoints=True,
         )
+        done = train_run(read, out, config, store=store, weights=weights, notify=status)
+        return {"method": method, **summary(done, read.collection.n_old)}
 
     def show(result: dict[str, Any]) -> None:
         print(f"{result['method']}: {result['k']} classes ({result['n_old']} known), {result['seconds']:.1f} s.")
         print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
-        print(f"Every item's label is in {result['run']}/assignments.parquet.")
+        print(f"Every item's label is in {result['run']}.")
 
     report(work, show, as_json)
 
@@ -261,9 +242,10 @@ def evaluate(
 
     def work() -> dict[str, Any]:
         from ltgcd.evaluation.predictions import evaluate_predictions
-        from ltgcd.run.train import evaluate_run
+        from ltgcd.run.directory import Run
+        from ltgcd.run.evaluate import evaluate_run
 
-        result = evaluate_run(run) if run.is_dir() else evaluate_predictions(run, truth, n_old)
+        result = evaluate_run(Run.open(run)) if run.is_dir() else evaluate_predictions(run, truth, n_old)
         return result.as_dict()
 
     def show(result: dict[str, Any]) -> None:

@@ -54,7 +54,7 @@ class ContentOrder:
         return out
 
     def as_first_copy(self, values: NDArray[T]) -> NDArray[T]:
-        """Values (N, …) of this order, those of the first copy for all copies of an item: equal items, equal answers."""
+        """Values (N, …) of this order, with those of the first copy for all copies of an item."""
         return values[self.first_copy]
 
     def caller_classes(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:

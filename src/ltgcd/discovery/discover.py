@@ -1,9 +1,9 @@
 """The whole pipeline on one screen: how many classes there are, a classifier for them, a label for every item.
 
-`discover` is pure: arrays and a configuration in, a `Discovery` out; it reads and writes no file. What a caller wants to
-keep while it runs (the estimate, checkpoints, a line an epoch) goes through `Hooks`. The command line,
-`ltgcd.CategoryDiscovery`, the benchmark and the refit after a review all call it, so the same rows, configuration and
-seed give the same answer everywhere.
+`discover` is pure: arrays and a configuration in, a `Discovery` out; it reads and writes no file. What a caller wants
+to keep while it runs (the estimate, checkpoints, a line an epoch) goes through `Hooks`. The command line,
+`ltgcd.CategoryDiscovery` and the benchmark all call it, so the same rows, configuration and seed give the same answer
+everywhere.
 
 It works on rows and classes in the order of their content (`ltgcd.data.order`), so that neither the order of the rows
 nor the numbers or names of the classes change an answer.
@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
@@ -31,10 +30,11 @@ from ltgcd.training.calibration import Calibration
 from ltgcd.training.checkpoints import Checkpoints
 from ltgcd.training.config import Experiment, Preset, Regime, changed
 from ltgcd.training.distributed import World
-from ltgcd.training.fit import Problem, check_experiment, fit_model
+from ltgcd.training.fit import check_experiment, fit_model
 from ltgcd.training.loop import Watch, unwatched
 from ltgcd.training.methods import get_method
-from ltgcd.training.model import FittedModel
+from ltgcd.training.model import FittedModel, reordered
+from ltgcd.training.problem import Problem
 
 # Rehearsals by what one costs: seconds to a minute, or as long as the run itself.
 REHEARSALS: dict[Regime, int] = {"frozen": 4, "last-stage": 1}
@@ -221,7 +221,7 @@ class Discovery:
 
     @property
     def status(self) -> NDArray[np.str_]:
-        """"known", "novel" or "unsure" of each item, shape (N,)."""
+        """Status of each item: known, novel or unsure, shape (N,)."""
         return status_of(self.labels < self.n_old, self.unsure)
 
 
@@ -265,7 +265,7 @@ def discover(task: Task, config: DiscoveryConfig, hooks: Hooks | None = None) ->
         labels=order.caller_rows(order.as_first_copy(place[answer.labels])),
         confidence=order.caller_rows(order.as_first_copy(answer.confidence)),
         unsure=order.caller_rows(order.as_first_copy(answer.unsure)),
-        fitted=answer.fitted.reordered(numbers) if answer.fitted else None,
+        fitted=reordered(answer.fitted, numbers) if answer.fitted else None,
         estimate=estimate,
     )
 

@@ -12,9 +12,7 @@ from ltgcd.data.collection import UNLABELLED
 from ltgcd.discovery.new_categories import new_categories
 from ltgcd.features.views import Views
 from ltgcd.graph.whitening import class_means, normalise
-from ltgcd.run.predict import extended
-from ltgcd.training.fit import FittedModel
-from ltgcd.training.loop import predict
+from ltgcd.training.model import FittedModel, extended, predict
 
 
 class Extension(NamedTuple):
@@ -27,7 +25,7 @@ class Extension(NamedTuple):
     labels, confidence, unsure : ndarrays, shape (M,)
         Of the new items.
     prototypes, prior, sizes : ndarrays, shapes (a, d), (a,) and (a,)
-        Of the appended classes; see `ltgcd.run.predict.extended`.
+        Of the appended classes; see `ltgcd.training.model.extended`.
     """
 
     fitted: FittedModel
@@ -61,7 +59,7 @@ def extend(
     y : ndarray of int64, shape (N,)
         Labels that people gave to the run's items, -1 without.
     classes : ndarray of int64, shape (N,)
-        Class of each item of the run, -1 where it is not sure of it (see `ltgcd.run.directory.core`).
+        Class of each item of the run, -1 where it is not sure of it (see `ltgcd.discovery.assignments.core`).
     given : ndarray of int64, shape (M,)
         Labels that people gave to the new items, -1 without; from `fitted.k` on they are classes of their own.
     random_state : int

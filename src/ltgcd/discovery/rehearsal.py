@@ -16,10 +16,11 @@ from scipy.optimize import linear_sum_assignment
 
 from ltgcd.data.collection import UNLABELLED, seed_after
 from ltgcd.training.calibration import LEAST, Calibration, calibrate
+from ltgcd.training.checkpoints import Checkpoints
 from ltgcd.training.config import Experiment
 from ltgcd.training.distributed import World
-from ltgcd.training.checkpoints import Checkpoints
-from ltgcd.training.fit import Problem, fit_model, hold_out
+from ltgcd.training.fit import fit_model, hold_out
+from ltgcd.training.problem import Problem
 
 PARTS = 4  # the labelled classes are cut into as many, and one of them is hidden at a time
 HELD_OUT = 0.2  # share of the labelled items of the other classes
@@ -161,9 +162,7 @@ def rehearse(
         classes = "class" if away == 1 else "classes"
         notify(f"rehearsal {number} of {len(hidden)} with {away} known {classes} hidden: how often is a label right?")
         fit = fit_model(
-            problem._replace(
-                y=part.y, n_old=len(part.visible), random_state=seed_after(problem.random_state, number)
-            ),
+            problem._replace(y=part.y, n_old=len(part.visible), random_state=seed_after(problem.random_state, number)),
             experiment,
             checkpoints=checkpoints(f"rehearsal-{number}"),
             notify=notify,

@@ -79,6 +79,10 @@ class CachedViews:
         """View 0 of the store."""
         return torch.from_numpy(self.store.take(self.rows[rows], 0)).float()
 
+    def select(self, rows: NDArray[np.int64]) -> CachedViews:
+        """Views of some of the items, or of all in another order."""
+        return CachedViews(self.store, self.rows[rows])
+
     def pair(self, rows: NDArray[np.int64], mine: slice, random: np.random.RandomState) -> torch.Tensor:
         """Two different training views of each item."""
         n = self.store.n_views

@@ -1,7 +1,18 @@
-"""The run directory: what was run, on what, and every item's label, so that others can rely on its form.
+"""`Run`: a run directory. No other code knows the names of its files, its lock or its versions.
 
-``config.toml``, ``split.parquet`` (id, label, y_true), ``metrics.jsonl``, ``k_estimate.json`` and
-``assignments.parquet`` (id, label, name, status, confidence).
+=========================  =============================================================================================
+``config.toml``            what decides the result, with checksums of what went in; a folder with one is a run
+``split.parquet``          id, label and, for evaluation, y_true of every item
+``k_estimate.json``        the estimate of the number of classes, with its evidence
+``metrics.jsonl``          a line an epoch; ``tensorboard/`` has the same curves where TensorBoard is installed
+``checkpoint/``            the last epochs of training and of the rehearsals, for a run that was stopped
+``model.*``                the classifier (safetensors) and its description (TOML)
+``assignments.parquet``    id, label, name, status, confidence of every item; a run that has it is finished
+``items.*``, ``map.npz``   features of the items, where they are or what they say, their places on the map
+``features/``              what the backbone made of images or texts
+``updates/001`` …          what each update added
+``report.html``            the page
+=========================  =============================================================================================
 """
 
 from __future__ import annotations
@@ -10,7 +21,10 @@ import hashlib
 import importlib.metadata
 import json
 import platform
+import shutil
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,18 +33,35 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import tomli_w
+import torch
 from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import atomic_path, checksum_rows, read_metadata, with_metadata
-from ltgcd.data.collection import UNLABELLED, Collection, Source, Truth, check_unique
-from ltgcd.data.items import Items, Vectors
+from ltgcd.common.files import (
+    LOCK,
+    atomic_path,
+    checksum_rows,
+    locked,
+    read_json,
+    read_metadata,
+    with_metadata,
+    write_json,
+)
+from ltgcd.data.collection import Collection, Source, Truth, check_unique
+from ltgcd.data.items import Items, Kind, Vectors
 from ltgcd.data.labels import strings
+from ltgcd.data.npz import read_npz, write_npz
 from ltgcd.data.parquet import parquet_file, read_parquet
 from ltgcd.data.sources import encode_labels, labels_table, stored_labels
+from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
+from ltgcd.features.cache import is_feature_folder
+from ltgcd.report.layout import Places
+from ltgcd.run.items import Features, add_items, read_features, read_items, read_kind, write_features, write_items
+from ltgcd.training.checkpoints import Checkpoints, read_tensors, write_tensors
 
+FORMAT = 2  # of the run directory; raised when older ones can no longer be read
 METRICS = "metrics.jsonl"
-ASSIGNMENT_COLUMNS = ("id", "label", "name", "status", "confidence")
+_DAMAGED = "is damaged; restore it, or start the run again in a new folder"
 
 
 class RunLabels(NamedTuple):
@@ -42,45 +73,357 @@ class RunLabels(NamedTuple):
     truth: Truth | None
 
 
-def open_run(folder: Path, config: dict[str, Any], source: Source) -> Path:
-    """Make a run directory, or go on with it if it holds the very same run.
+class Run:
+    """A run directory; making the object touches no file.
 
-    `config` is what decides the result (no paths, no times); checksums of the labels, the truth that it is scored
-    against and the features are added to it, so that other features in the same folder are another run.
+    Attributes
+    ----------
+    folder : path
+        Where it is.
     """
-    table = labels_table(source, {})
-    checksum = checksum_rows(*(column.combine_chunks() for column in table.columns))
-    decisive = {**config, "labels_checksum": checksum, "features_checksum": features_checksum(source.collection.items)}
-    path = folder / "config.toml"
-    if path.is_file():
-        if read_config(folder).get("run") != decisive:
-            raise InputError(f"{folder} holds another run; give a new folder with --out, or remove this one.")
-        return folder
-    check_free(folder)
-    with atomic_path(folder / "split.parquet") as temporary:
-        pq.write_table(table, temporary)
-    # The configuration is written last: a folder with one is a run.
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        self._config, self._labels = self.folder / "config.toml", self.folder / "split.parquet"
+        self._assignments, self._estimate = self.folder / "assignments.parquet", self.folder / "k_estimate.json"
+        self._tensors, self._model = self.folder / "model.safetensors", self.folder / "model.toml"
+        self._checkpoints, self._updates = self.folder / "checkpoint", self.folder / "updates"
+        self._features, self._items = self.folder / "items.npz", self.folder / "items.parquet"
+        self._map = self.folder / "map.npz"
+        self.report = self.folder / "report.html"
+        self.embedded = self.folder / "features"
+        self.predictions = self.folder / "predictions.parquet"
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    # ------------------------------------------------------------ begin, or go on
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Run:
+        """A run that is there, or one sentence about why it is none."""
+        run = cls(folder)
+        if not run.folder.is_dir():
+            raise InputError(f"{folder} is not a run directory; give the --out of a run.")
+        run.config()
+        return run
+
+    def check_free(self) -> None:
+        """Refuse a folder that holds something else; what a killed run left half-way does not count."""
+        folder = self.folder
+        if folder.is_file():
+            raise InputError(f"{folder} is a file; give a folder with --out.")
+        if not folder.is_dir() or self._config.is_file():
+            return
+        if not all(
+            path.name == LOCK or path.name.endswith(".tmp") or self._is_leftover(path) or is_feature_folder(path)
+            for path in folder.iterdir()
+        ):
+            raise InputError(f"{folder} is not empty and holds no run of ltgcd; give a new folder with --out.")
+
+    def _is_leftover(self, path: Path) -> bool:
+        """Whether a file is a run's own table of labels, and not the work of ``ltgcd split``."""
+        if path.name != self._labels.name:
+            return False
+        schema = parquet_file(path).schema_arrow
+        return set(read_metadata(schema)) == {"class_names"} and set(schema.names) <= {"id", "label", "y_true"}
+
+    @contextmanager
+    def lock(self, what: str) -> Iterator[None]:
+        """Keep every other process from writing to the run; a second one is told who does."""
+        with locked(self.folder, what):
+            yield
+
+    def begin(self, config: dict[str, Any], source: Source) -> None:
+        """Make the run directory, or go on with it if it holds the very same run.
+
+        `config` is what decides the result (no paths, no times). Checksums of the labels, the truth that it is scored
+        against and the features are added to it, so that other features in the same folder are another run.
+        """
+        table = labels_table(source, {})
+        checksum = checksum_rows(*(column.combine_chunks() for column in table.columns))
+        features = features_checksum(source.collection.items)
+        decisive = {**config, "labels_checksum": checksum, "features_checksum": features}
+        if self._config.is_file():
+            if self.config() != decisive:
+                raise InputError(f"{self} holds another run; give a new folder with --out, or remove this one.")
+            return
+        self.check_free()
+        _write_table(self._labels, table)
+        # The configuration is written last: a folder with one is a run.
+        _write_toml(self._config, {"format": FORMAT, "run": decisive, "versions": versions()})
+
+    @property
+    def begun(self) -> bool:
+        """Whether the folder holds a run, finished or not."""
+        return self._config.is_file()
+
+    @property
+    def finished(self) -> bool:
+        """Whether every item has its label."""
+        return self._assignments.is_file()
+
+    def remove(self) -> None:
+        """Remove the whole directory."""
+        shutil.rmtree(self.folder)
+
+    # ------------------------------------------------------------ what was asked for
+
+    def config(self) -> dict[str, Any]:
+        """What decides the result of the run."""
+        if not self._config.is_file():
+            raise InputError(f"{self} is not a run directory (no {self._config.name}); give the --out of a run.")
+        described = _read_toml(self._config)
+        if described.get("format") != FORMAT:
+            raise InputError(
+                f"{self} was made by another version of ltgcd, whose runs this one can't read; run it again in a new "
+                "folder."
+            )
+        if not isinstance(described.get("run"), dict):
+            raise InputError(f"{self._config} {_DAMAGED}.")
+        config: dict[str, Any] = described["run"]
+        return config
+
+    @property
+    def seed(self) -> int:
+        """Seed of every random draw."""
+        return int(self.config().get("random_state", 0))
+
+    def labels(self) -> RunLabels:
+        """Ids, labels and truth that the run was given, updates included."""
+        if not self._labels.is_file():
+            raise InputError(f"{self} has no {self._labels.name}, which says what was labelled; restore it.")
+        table = read_parquet(self._labels)
+        labels = stored_labels(table, "label", self._labels)
+        if labels is None or "id" not in table.column_names:
+            raise InputError(f"{self._labels} lacks the column 'id' or 'label'; restore it, or start the run again.")
+        ids = strings(table.column("id"), "id", self._labels)
+        truth = stored_labels(table, "y_true", self._labels)
+        known, y, coded = encode_labels(ids, labels, truth, read_metadata(table.schema).get("class_names"))
+        return RunLabels(ids, y, tuple(known), coded)
+
+    # ------------------------------------------------------------ the number of classes
+
+    def estimate(self) -> dict[str, Any] | None:
+        """The estimate of the number of classes, if it was asked for."""
+        if not self._estimate.is_file():
+            return None
+        estimate = read_json(self._estimate)
+        if not isinstance(estimate, dict) or not isinstance(estimate.get("k"), int):
+            raise InputError(f"{self._estimate} {_DAMAGED}.")
+        return estimate
+
+    def write_estimate(self, estimate: dict[str, Any]) -> None:
+        """Keep the estimate."""
+        write_json(self._estimate, estimate)
+
+    # ------------------------------------------------------------ training
+
+    def checkpoints(self, stage: str) -> Checkpoints:
+        """Checkpoints of a stage: "main", or "rehearsal-1" and so on."""
+        return Checkpoints(self._checkpoints if stage == "main" else self._checkpoints / stage)
+
+    def clear_checkpoints(self, *, main: bool = False) -> None:
+        """Remove the checkpoints of the rehearsals, whose lesson is in the model; with `main` all of them."""
+        for folder in [self._checkpoints] if main else self._checkpoints.glob("rehearsal-*"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def record_epoch(self, line: dict[str, Any], name: str = METRICS) -> None:
+        """Add the line of an epoch; one of the same or a later epoch, trained again, gives way."""
+        kept = [old for old in self.epochs(name) if old["epoch"] < line["epoch"]]
+        with atomic_path(self.folder / name) as temporary:
+            temporary.write_text("".join(json.dumps(each) + "\n" for each in [*kept, line]), encoding="utf-8")
+
+    def epochs(self, name: str = METRICS) -> list[dict[str, Any]]:
+        """The lines that `record_epoch` wrote; none if there is no such file."""
+        path = self.folder / name
+        try:
+            lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            if all(isinstance(line["epoch"], int) for line in lines):
+                return lines
+        except FileNotFoundError:
+            return []
+        except (ValueError, TypeError, KeyError):
+            pass
+        raise InputError(f"{path} {_DAMAGED}.")
+
+    def draw_epoch(self, line: dict[str, Any]) -> None:
+        """Add the numbers of an epoch's line to TensorBoard's files, where it is installed."""
+        try:
+            from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - optional, and slow to import
+        except ImportError:
+            return
+        # A writer for each epoch: nothing is held open, and an epoch trained again takes the place of the first.
+        with SummaryWriter(str(self.folder / "tensorboard"), purge_step=line["epoch"]) as writer:
+            for name, value in line.items():
+                if isinstance(value, int | float) and name != "epoch":
+                    writer.add_scalar(name, value, line["epoch"])
+
+    # ------------------------------------------------------------ the model
+
+    def write_model(self, tensors: dict[str, torch.Tensor], description: dict[str, Any]) -> None:
+        """Keep a classifier; its description comes last, so that a model with one is whole."""
+        write_tensors(self._tensors, tensors, {})
+        _write_toml(self._model, description)
+
+    def read_model(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Tensors and description of the classifier."""
+        if not self._model.is_file():
+            raise InputError(f"{self} holds no trained model; give the --out of a finished run of a trained method.")
+        description = _read_toml(self._model)
+        return read_tensors(self._tensors)[0], description
+
+    # ------------------------------------------------------------ every item's label
+
+    def assignments(self) -> pa.Table:
+        """Label, name, status and confidence of every item; `read_metadata` of its schema tells k and more."""
+        path = self._assignments
+        if not path.is_file():
+            raise InputError(f"{self} has no {path.name} yet; finish the run first.")
+        table = read_parquet(path)
+        if missing := set(ASSIGNMENT_COLUMNS) - set(table.column_names):
+            raise InputError(f"{path} lacks the columns {sorted(missing)}; make the run again.")
+        label = table.column("label")
+        if not pa.types.is_integer(label.type) or label.null_count or (pc.min(label).as_py() or 0) < 0:
+            raise InputError(f"{path} has labels that are not class ids (0, 1, …) for every item; make the run again.")
+        ids = strings(table.column("id"), "id", path)
+        check_unique(ids, path)
+        return table.set_column(table.column_names.index("id"), "id", ids)
+
+    def write_assignments(self, table: pa.Table) -> None:
+        """Keep the labels of all items: from now on the run is finished."""
+        _write_table(self._assignments, table)
+
+    def assignments_note(self) -> dict[str, Any]:
+        """What is noted beside the assignments: k, updates, names that people gave; empty before they are there."""
+        return read_metadata(self.assignments().schema) if self.finished else {}
+
+    # ------------------------------------------------------------ what is kept of the items
+
+    def features(self) -> Features | None:
+        """Features of the run's items, if it keeps them."""
+        return read_features(self._features)
+
+    def write_features(self, ids: pa.StringArray, x: NDArray[np.floating]) -> None:
+        """Keep the features (N, D) of all items."""
+        write_features(self._features, ids, x)
+
+    @property
+    def kind(self) -> Kind:
+        """What the run is one of: images, texts or embeddings."""
+        return read_kind(self._items)
+
+    def items(self) -> Collection | None:
+        """The images or texts of the run, without labels; None for embeddings, or if they can't be found."""
+        return read_items(self._items)
+
+    def write_items(self, collection: Collection) -> None:
+        """Keep where the images of the run are, or what its texts say."""
+        write_items(self._items, collection, self.folder / "images.parquet")
+
+    def add_items(self, ids: pa.StringArray, new: Collection, number: int) -> None:
+        """Add the images or texts of an update to those of the run's `ids`."""
+        add_items(self._items, ids, new, self._update(number) / "images")
+
+    def places(self) -> tuple[pa.StringArray, Places] | None:
+        """Ids and places on the map, if the run keeps a map that is whole."""
+        if not self._map.is_file():
+            return None
+        try:
+            arrays = read_npz(self._map)
+            places = Places(arrays["places"], int(arrays["laid_out"]))
+            return pa.array(arrays["ids"].tolist(), pa.string()), places
+        except (InputError, KeyError, TypeError):
+            return None
+
+    def write_places(self, ids: pa.StringArray, places: Places) -> None:
+        """Keep where each item stands on the map."""
+        arrays = {"ids": np.array(ids.to_pylist()), "places": np.asarray(places.xy, dtype=np.float32)}
+        write_npz(self._map, {**arrays, "laid_out": np.array(places.laid_out)})
+
+    # ------------------------------------------------------------ the page
+
+    def write_report(self, html: str) -> None:
+        """Write the page."""
+        with atomic_path(self.report) as temporary:
+            temporary.write_text(html, encoding="utf-8")
+
+    @property
+    def report_is_current(self) -> bool:
+        """Whether the page was drawn after the labels were written."""
+        return self.report.is_file() and self.report.stat().st_mtime >= self._assignments.stat().st_mtime
+
+    # ------------------------------------------------------------ updates
+
+    def _update(self, number: int) -> Path:
+        return self._updates / f"{number:03d}"
+
+    def update_features(self, number: int) -> Path:
+        """Folder for what the backbone makes of the new images or texts of an update."""
+        return self._update(number) / "features"
+
+    def write_update(self, number: int, labels: pa.Table, appended: dict[str, NDArray[Any]]) -> None:
+        """Keep what is an update's own: labels that came with it, and prototypes of the classes it appends.
+
+        It counts only when the assignments say so; what an update that was killed here left behind gives way.
+        """
+        path = self._prototypes(number)
+        if appended:
+            write_tensors(path, {name: torch.from_numpy(array) for name, array in appended.items()}, {})
+        else:
+            path.unlink(missing_ok=True)
+        _write_table(self._update(number) / self._labels.name, labels)
+
+    def read_update(self, number: int) -> dict[str, NDArray[Any]] | None:
+        """Prototypes, prior and sizes of the classes that an update appended, or None."""
+        path = self._prototypes(number)
+        if not path.is_file():
+            return None
+        tensors, _ = read_tensors(path)
+        return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+    def _prototypes(self, number: int) -> Path:
+        return self._update(number) / "prototypes.safetensors"
+
+    def settle_labels(self) -> None:
+        """Bring the table of labels up to the assignments: the labels of an update are added after it counts."""
+        held, table = read_parquet(self._labels), self.assignments()
+        if len(held) >= len(table):
+            return
+        names = list(read_metadata(held.schema)["class_names"])
+        parts = [held]
+        for number in range(1, int(read_metadata(table.schema).get("updates", 0)) + 1):
+            part = read_parquet(self._update(number) / self._labels.name)
+            part = part.filter(pc.invert(pc.is_in(part.column("id"), held.column("id").combine_chunks())))
+            added = read_metadata(part.schema)["class_names"]
+            names += [name for name in added if name not in names and _occurs(part, name)]
+            parts.append(part)
+        merged = pa.concat_tables([part.replace_schema_metadata(None) for part in parts], promote_options="default")
+        _write_table(self._labels, with_metadata(merged, {**read_metadata(held.schema), "class_names": names}))
+
+
+# ---------------------------------------------------------------- files
+
+
+def _occurs(part: pa.Table, name: str) -> bool:
+    return bool(pc.any(pc.equal(part.column("label"), name)).as_py())
+
+
+def _write_table(path: Path, table: pa.Table) -> None:
     with atomic_path(path) as temporary:
-        temporary.write_text(tomli_w.dumps({"run": decisive, "versions": versions()}), encoding="utf-8")
-    return folder
+        pq.write_table(table, temporary)
 
 
-def check_free(folder: Path) -> None:
-    """Refuse a folder that holds something else (a file that a killed run left half-way does not count)."""
-    if folder.is_file():
-        raise InputError(f"{folder} is a file; give a folder with --out.")
-    if folder.is_dir() and not all(
-        p.name.endswith(".tmp") or _is_leftover(p) or (p / "features.json").is_file() for p in folder.iterdir()
-    ):
-        raise InputError(f"{folder} is not empty and holds no run of ltgcd; give a new folder with --out.")
+def _write_toml(path: Path, value: dict[str, Any]) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_text(tomli_w.dumps(value), encoding="utf-8")
 
 
-def _is_leftover(path: Path) -> bool:
-    """Whether a file is a run's ``split.parquet``, and not the work of ``ltgcd split``, which is never overwritten."""
-    if path.name != "split.parquet":
-        return False
-    schema = parquet_file(path).schema_arrow
-    return set(read_metadata(schema)) == {"class_names"} and set(schema.names) <= {"id", "label", "y_true"}
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} {_DAMAGED}.") from error
 
 
 def features_checksum(items: Items) -> str:
@@ -91,138 +434,6 @@ def features_checksum(items: Items) -> str:
     for start in range(0, len(items), 4096):
         digest.update(items.take(np.arange(start, min(start + 4096, len(items)))).tobytes())
     return digest.hexdigest()
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """The run's configuration."""
-    path = folder / "config.toml"
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(f"{folder} is not a run directory (no config.toml); give the --out of a run.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is damaged; restore it or start the run again in a new folder.") from error
-
-
-def read_run_labels(folder: Path) -> RunLabels:
-    """Ids, labels and truth of a run, from its ``split.parquet``."""
-    path = folder / "split.parquet"
-    if not path.is_file():
-        raise InputError(f"{folder} has no split.parquet, so it can't be evaluated; give the --out of a run.")
-    table = read_parquet(path)
-    labels = stored_labels(table, "label", path)
-    if labels is None or "id" not in table.column_names:
-        raise InputError(f"{path} lacks the column 'id' or 'label'; restore it or start the run again in a new folder.")
-    ids = strings(table.column("id"), "id", path)
-    truth = stored_labels(table, "y_true", path)
-    known, y, coded = encode_labels(ids, labels, truth, read_metadata(table.schema).get("class_names"))
-    return RunLabels(ids, y, tuple(known), coded)
-
-
-def class_name(label: int, class_names: tuple[str, ...]) -> str:
-    """Name of a class: its own if it is known, else ``novel-001`` and so on."""
-    return class_names[label] if label < len(class_names) else f"novel-{label - len(class_names) + 1:03d}"
-
-
-def core(labels: NDArray[np.int64], sure: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Label of each item that says what its category is like, -1 for the others, shape (N,).
-
-    The sure items; of a category without any, those that lean towards it.
-    """
-    empty = np.setdiff1d(labels, labels[sure])
-    return np.where(sure | np.isin(labels, empty), labels, UNLABELLED).astype(np.int64)
-
-
-def assignments_table(
-    ids: pa.StringArray,
-    labels: NDArray[np.int64],
-    confidence: NDArray[np.float32],
-    class_names: tuple[str, ...],
-    k: int,
-    unsure: NDArray[np.bool_] | None = None,
-    note: dict[str, Any] | None = None,
-    named: dict[int, str] | None = None,
-) -> pa.Table:
-    """A label, a name, a status and a confidence for every item; `k` counts empty classes too.
-
-    An unsure item's label is the class that it leans to. `note` is kept beside `k` in the table's metadata. `named` are
-    classes that people named only when the others had their numbers: they are known, whatever their own number.
-    """
-    named = named or {}
-    names = [named.get(label) or class_name(label, class_names) for label in range(int(labels.max(initial=0)) + 1)]
-    status = np.where((labels < len(class_names)) | np.isin(labels, list(named)), "known", "novel")
-    if unsure is not None:
-        status = np.where(unsure, "unsure", status)
-    table = pa.table(
-        {
-            "id": ids,
-            "label": pa.array(labels, pa.int64()),
-            "name": pa.array(names, pa.string()).take(pa.array(labels)),
-            "status": pa.array(status),
-            "confidence": pa.array(confidence, pa.float32()),
-        }
-    )
-    return with_metadata(table, {"k": k, **(note or {})})
-
-
-def write_assignments(
-    folder: Path,
-    collection: Collection,
-    labels: NDArray[np.int64],
-    confidence: NDArray[np.float32],
-    k: int,
-    unsure: NDArray[np.bool_] | None = None,
-    note: dict[str, Any] | None = None,
-) -> Path:
-    """Write ``assignments.parquet``; see `assignments_table`."""
-    table = assignments_table(collection.ids, labels, confidence, collection.class_names, k, unsure, note)
-    path = folder / "assignments.parquet"
-    with atomic_path(path) as temporary:
-        pq.write_table(table, temporary)
-    return path
-
-
-def read_assignments(folder: Path) -> pa.Table:
-    """The assignments of a run."""
-    path = folder / "assignments.parquet"
-    if not path.is_file():
-        raise InputError(f"{folder} has no assignments.parquet yet; finish the run first.")
-    table = read_parquet(path)
-    if missing := set(ASSIGNMENT_COLUMNS) - set(table.column_names):
-        raise InputError(f"{path} lacks the columns {sorted(missing)}; make the run again.")
-    label = table.column("label")
-    if not pa.types.is_integer(label.type) or label.null_count or (pc.min(label).as_py() or 0) < 0:
-        raise InputError(f"{path} has labels that are not class ids (0, 1, …) for every item; make the run again.")
-    ids = strings(table.column("id"), "id", path)
-    check_unique(ids, path)
-    return table.set_column(table.column_names.index("id"), "id", ids)
-
-
-def record_epoch(folder: Path, line: dict[str, Any], name: str = METRICS) -> None:
-    """Add the line of an epoch to ``metrics.jsonl``; one of the same or a later epoch, trained again, gives way."""
-    kept = [old for old in read_epochs(folder, name) if old["epoch"] < line["epoch"]]
-    with atomic_path(folder / name) as temporary:
-        temporary.write_text("".join(json.dumps(each) + "\n" for each in [*kept, line]), encoding="utf-8")
-
-
-def read_epochs(folder: Path, name: str = METRICS) -> list[dict[str, Any]]:
-    """The lines that `record_epoch` wrote; none if there is no such file."""
-    path = folder / name
-    held = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return [json.loads(line) for line in held]
-
-
-def draw_epoch(folder: Path, line: dict[str, Any]) -> None:
-    """Add the numbers of an epoch's line to ``tensorboard/``, where TensorBoard is installed."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - optional, and slow to import
-    except ImportError:
-        return
-    # A writer for each epoch: nothing is held open, and an epoch that is trained again takes the place of the first.
-    with SummaryWriter(str(folder / "tensorboard"), purge_step=line["epoch"]) as writer:
-        for name, value in line.items():
-            if isinstance(value, int | float) and name != "epoch":
-                writer.add_scalar(name, value, line["epoch"])
 
 
 def versions() -> dict[str, str]:

@@ -1,168 +1,208 @@
-"""The command for practitioners: a folder and a few labels in; categories, a report and an export out."""
+"""What ``ltgcd discover`` does: a collection and a few labels in; categories, a page and a run directory out."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
+import pyarrow.compute as pc
 
-from ltgcd.class_number.estimate import labels_origin
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import read_json, read_metadata
-from ltgcd.data.collection import Source, positions
-from ltgcd.data.items import Vectors
-from ltgcd.data.sources import read_source
-from ltgcd.features.backbones import default_backbone, load_backbone
-from ltgcd.features.cache import FeatureStore, open_features
+from ltgcd.common.files import read_metadata
+from ltgcd.data.collection import Collection, Source, positions
+from ltgcd.data.items import Items, Vectors
+from ltgcd.discovery.discover import DiscoveryConfig, check_class_number, configure
+from ltgcd.features.backbones import check_backbone, default_backbone, load_backbone
+from ltgcd.features.cache import FeatureStore, shown_items
 from ltgcd.features.embed import embed
-from ltgcd.report.categories import align, directions
-from ltgcd.report.layout import SAMPLE, map_items
-from ltgcd.report.page import write_report
-from ltgcd.run.directory import read_assignments
-from ltgcd.run.kept import keep_features, keep_items, keep_map, kept_map
-from ltgcd.run.train import Notify, chosen_regime, silent, train, vectors
+from ltgcd.report.pictures import Pictures
+from ltgcd.run.directory import Run
+from ltgcd.run.evaluate import accuracies
+from ltgcd.run.report import draw_report
+from ltgcd.run.train import Finished, Notify, regime_for, silent, train_run, vectors
 
-REHEARSALS = {"frozen": 4, "last-stage": 1}  # by what one costs: seconds to a minute, or as long as the run itself
 IMAGE_SIZE = 128  # four times faster than the network's own size, and as good for small pictures
 
 
-def discover(
+@dataclass(frozen=True)
+class Embedding:
+    """How images or texts become vectors.
+
+    Attributes
+    ----------
+    backbone : str or None
+        A name of `ltgcd.features.backbones.NAMES`; by default one that needs no download.
+    image_size : int
+        Side of an image for the backbone, in pixels.
+    views : int
+        Training views an image: with 2 or more the last stage of the backbone is trained.
+    weights : path or None
+        Backbone weights, where they are not the usual ones.
+    engine : {"torch", "openvino"}
+        What computes.
+    """
+
+    backbone: str | None = None
+    image_size: int = IMAGE_SIZE
+    views: int = 0
+    weights: Path | None = None
+    engine: str = "torch"
+
+
+def discover_source(
     source: Source,
     folder: Path,
     *,
     k: int | None = None,
-    views: int = 0,
-    image_size: int = IMAGE_SIZE,
-    engine: str = "torch",
+    embedding: Embedding | None = None,
+    method: str = "ltgcd",
+    rehearsals: int | Literal["auto"] = "auto",
     labels_from: str = "collection",
     random_state: int = 0,
     store: FeatureStore | None = None,
+    pictures: Pictures | None = None,
+    title: str | None = None,
     notify: Notify = silent,
 ) -> dict[str, Any]:
-    """Embed, estimate K, train, assign and report; every step goes on where it stopped.
+    """Embed, estimate K, train, assign and draw the page; every step goes on where it stopped.
 
     Parameters
     ----------
     source : Source
         Images, texts or embeddings, partly labelled.
     folder : path
-        Run directory; features of images and texts go into its ``features``.
+        Run directory; what the backbone makes of images and texts goes there, too.
     k : int, optional
         Number of classes; estimated if None.
-    views : int
-        Training views an image: with 2 or more the last stage of the backbone is trained.
-    image_size : int
-        Side of an image for the backbone, in pixels.
-    engine : {"torch", "openvino"}
-        What embeds.
-    labels_from : {"collection", "elsewhere"}
-        Where the labelled items come from, for the estimate of K, see `ltgcd.class_number.estimate.estimate_k`.
-    random_state : int
-        Seed.
+    embedding : Embedding, optional
+        How images or texts become vectors.
+    method, rehearsals, labels_from, random_state
+        See `ltgcd.discovery.discover.configure`.
     store : FeatureStore, optional
         Cached activations, where the source is a folder of ``ltgcd embed``.
+    pictures : callable, optional
+        Pictures of vectors that have some, for the page.
+    title : str, optional
+        Name on the page.
     notify : callable
         Told in a sentence what happens.
     """
-    collection = source.collection
+    embedding = embedding or Embedding()
+    run, collection = Run(folder), source.collection
+    # All that can be refused is refused here, before the first long step and before the folder is taken.
     collection.require_partial_labels()
-    labels_origin(labels_from)  # a typing error shall not cost the embedding
-    _check_not_updated(folder)
-    embedded, skipped = source, 0
-    if not isinstance(collection.items, Vectors):
-        kind = collection.items.kind
-        notify(f"embedding {len(collection):,} {kind}s")
-        size = image_size if kind == "image" else None
-        done = embed(
-            source,
-            load_backbone(default_backbone(kind), image_size=size),
-            folder / "features",
-            views=views if kind == "image" else 0,
-            engine=engine if kind == "image" else "torch",
-            notify=notify,
-        )
-        skipped = len(done.skipped)
-        store = open_features(folder / "features")
-        embedded = read_source(folder / "features")
-        if skipped:
-            notify(f"{skipped} {kind}s could not be read and are left out; see {folder / 'features' / 'skipped.csv'}")
-    elif views:
-        raise InputError("Embeddings have no views; leave out --views, or give the images.")
-    result = train(
+    check_class_number(k, collection.n_old, len(collection))
+    run.check_free()
+    _check_not_updated(run)
+    config = _configured(source, embedding, store, k, method, rehearsals, labels_from, random_state)
+    if isinstance(collection.items, Vectors):
+        embedded, items, skipped = source, _shown(store, source), 0
+    else:
+        embedded, store, items, skipped = _embedded(source, run, embedding, notify)
+    finished = train_run(
         embedded,
         folder,
-        k=k,
-        random_state=random_state,
-        rehearsals=REHEARSALS[chosen_regime("auto", "ltgcd", store)],
-        labels_from=labels_from,
+        config,
         store=store,
+        weights=embedding.weights,
         notify=notify,
+        command="ltgcd discover",
     )
-    table = read_assignments(folder)
-    estimate = read_json(folder / "k_estimate.json") if k is None else None
-    told = read_metadata(table.schema)
-    error = told.get("calibration_error")
-    shown, x = _shown(source, table.column("id").combine_chunks()), vectors(embedded)
-    keep_features(folder, shown.collection.ids, x)  # also of images: another source may be embedded there later
-    if not isinstance(collection.items, Vectors):
-        keep_items(folder, shown.collection)
-    notify("drawing the report")
-    page = write_report(
-        folder,
-        shown,
-        x,
-        table,
-        k_estimate=estimate,
-        calibration_error=error,
-        coordinates=_places(folder, shown, x, table, random_state),
-        laid_out=min(len(table), SAMPLE),
-        seed=random_state,
-        title=folder.name,
-    )
-    status = table.column("status").to_numpy(zero_copy_only=False)
+    x, ids = vectors(embedded), embedded.collection.ids
+    with run.lock("ltgcd discover"):
+        run.write_features(ids, x)  # also of images: another source may be embedded there later
+        if items is not None:
+            run.write_items(items)
+        notify("drawing the report")
+        shown: Items | None = items.items if items is not None else None
+        draw_report(run, finished.table, x, shown, pictures=pictures, title=title)
+    return {**summary(finished, collection.n_old), "skipped": skipped, "report": str(run.report)}
+
+
+def summary(finished: Finished, n_old: int) -> dict[str, Any]:
+    """What a command prints of a finished run: the number of classes, items by status, scores."""
+    table, estimate, note = finished.table, finished.estimate, read_metadata(finished.table.schema)
+    status = table.column("status")
     return {
-        "k": result["k"],
+        "k": note["k"],
         "low": estimate["low"] if estimate else None,
         "high": estimate["high"] if estimate else None,
-        "n_old": collection.n_old,
-        **{name: int((status == name).sum()) for name in ("known", "novel", "unsure")},
-        "skipped": skipped,
-        "calibration_error": error,
-        "calibration_chance": told.get("calibration_chance"),
-        **{name: result[name] for name in ("acc", "balanced_acc", "seconds")},
-        "report": str(page),
-        "run": str(folder),
+        "n_old": n_old,
+        **{name: pc.sum(pc.equal(status, name)).as_py() or 0 for name in ("known", "novel", "unsure")},
+        "calibration_error": note.get("calibration_error"),
+        "calibration_chance": note.get("calibration_chance"),
+        **accuracies(finished.run),
+        "seconds": round(finished.seconds, 3),
+        "run": str(finished.run),
     }
 
 
-def _check_not_updated(folder: Path) -> None:
+def _configured(
+    source: Source,
+    embedding: Embedding,
+    store: FeatureStore | None,
+    k: int | None,
+    method: str,
+    rehearsals: int | Literal["auto"],
+    labels_from: str,
+    random_state: int,
+) -> DiscoveryConfig:
+    """The configuration of the run, with everything checked that needs no features."""
+    kind = source.collection.items.kind
+    if kind == "vector":
+        if embedding.views or embedding.backbone or embedding.weights:
+            raise InputError(
+                "Embeddings are taken as they are; leave out --views, --backbone and --weights, or give the images or "
+                "texts."
+            )
+        regime = regime_for("auto", method, store)
+    else:
+        check_backbone(embedding.backbone or default_backbone(kind), kind, embedding.views)
+        regime = "last-stage" if embedding.views else "frozen"
+    return configure(
+        method,
+        regime=regime,
+        k=k,
+        rehearsals=rehearsals,
+        labels_from=labels_from,
+        random_state=random_state,
+        keeps_checkpoints=True,
+    )
+
+
+def _embedded(
+    source: Source, run: Run, embedding: Embedding, notify: Notify
+) -> tuple[Source, FeatureStore, Collection, int]:
+    """Vectors of the images or texts that can be read, their cache, these items themselves, and how many can't."""
+    collection = source.collection
+    kind = collection.items.kind
+    notify(f"embedding {len(collection):,} {kind}s")
+    size = embedding.image_size if kind == "image" else None
+    backbone = load_backbone(embedding.backbone or default_backbone(kind), image_size=size, weights=embedding.weights)
+    engine = embedding.engine if kind == "image" else "torch"
+    with run.lock("ltgcd discover"):
+        done = embed(source, backbone, run.embedded, views=embedding.views, engine=engine, notify=notify)
+    if done.skipped:
+        notify(f"{len(done.skipped)} {kind}s could not be read and are left out; see {done.skipped_file}")
+    rows = positions(done.source.collection.ids, collection.ids, "the source", "run the same command again")
+    return done.source, done.store, collection.select(rows), len(done.skipped)
+
+
+def _shown(store: FeatureStore | None, source: Source) -> Collection | None:
+    """The images or texts behind a folder of features, in the order of the source; None where it keeps none."""
+    held = shown_items(store.folder) if store is not None else None
+    if held is None:
+        return None
+    at = pc.index_in(source.collection.ids, held.ids)
+    return None if at.null_count else held.select(at.to_numpy())
+
+
+def _check_not_updated(run: Run) -> None:
     """Refuse to go on with a run that has got more items since."""
-    if not (folder / "assignments.parquet").is_file():
-        return
-    updates = read_metadata(read_assignments(folder).schema).get("updates")
+    updates = run.assignments_note().get("updates")
     if updates:
         raise InputError(
-            f"{folder} has been updated {updates} times since it was finished; add to it with 'ltgcd update', draw its "
+            f"{run} has been updated {updates} times since it was finished; add to it with 'ltgcd update', draw its "
             "page with 'ltgcd report', or start again in a new folder with --out."
         )
-
-
-def _places(
-    folder: Path, shown: Source, x: NDArray[np.floating], table: pa.Table, random_state: int
-) -> NDArray[np.float32]:
-    """Places on the map, laid out once and kept: items that come later are put beside these."""
-    ids, kept = shown.collection.ids, kept_map(folder)
-    if kept is None or not kept[0].equals(ids):
-        places = map_items(directions(x), align(shown.collection, table).category, random_state)
-        keep_map(folder, ids, places, min(len(ids), SAMPLE))
-        return places
-    return kept[1]
-
-
-def _shown(source: Source, ids: pa.StringArray) -> Source:
-    """The items that have features, in the order of the features: skipped images are not on the page."""
-    rows = positions(ids, source.collection.ids, "the source", "run the same command on the source it was begun with")
-    return Source(source.collection.select(rows), None)

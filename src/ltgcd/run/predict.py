@@ -7,31 +7,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
-import torch
-from numpy.typing import NDArray
-from torch import nn
 
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import atomic_path, read_metadata
+from ltgcd.common.files import atomic_path
 from ltgcd.data.collection import Source
 from ltgcd.data.items import Vectors
-from ltgcd.data.sources import read_source
-from ltgcd.features.backbones import backbone_of, load_backbone
-from ltgcd.features.cache import FeatureStore, open_features
-from ltgcd.features.embed import embed
+from ltgcd.discovery.assignments import assignments_table
+from ltgcd.features.backbones import backbone_of
+from ltgcd.features.cache import FeatureStore, differing_features
+from ltgcd.features.embed import Embedded, embed
 from ltgcd.features.views import CachedViews, VectorViews, Views
-from ltgcd.run.directory import assignments_table, read_assignments
+from ltgcd.run.directory import Run
 from ltgcd.run.train import Notify, rows_in, silent, vectors
-from ltgcd.training.checkpoints import read_tensors
-from ltgcd.training.fit import FittedModel
-from ltgcd.training.heads import Head
-from ltgcd.training.loop import Model
-
-UPDATES, PROTOTYPES = "updates", "prototypes.safetensors"
+from ltgcd.training.model import FittedModel, extended
 
 
 def predict_source(
-    run: Path,
+    run: Run,
     source: Source,
     out: Path,
     *,
@@ -43,10 +35,11 @@ def predict_source(
 
     Parameters
     ----------
-    run : path
+    run : Run
         A finished run of a trained method.
     source : Source
-        New items: vectors as in training, or images or texts, which are embedded with the run's backbone first.
+        New items: vectors as in training, or images or texts, which are embedded with the run's backbone first. Those
+        that can't be read are left out and named.
     out : path
         Parquet file for ``id, label, name, status, confidence``.
     store : FeatureStore, optional
@@ -57,28 +50,23 @@ def predict_source(
         Told in a sentence what happens.
     """
     model = load_run_model(run, weights)
-    items, x = source.collection.items, source
-    if not isinstance(items, Vectors):
-        folder = out.with_name(f"{out.stem}.features")
-        store = embed_new(run, source, folder, model, weights, notify)
-        if len(store) != len(items):
-            raise InputError(
-                f"{len(items) - len(store)} of the new {items.kind}s could not be read (see {folder / 'skipped.csv'}); "
-                "remove or repair them."
-            )
-        x = read_source(folder)
+    skipped: tuple[tuple[str, str], ...] = ()
+    if not isinstance(source.collection.items, Vectors):
+        done = embed_new(run, source, out.with_name(f"{out.stem}.features"), model, weights, notify)
+        source, store, skipped = done.source, done.store, done.skipped
     fitted = model.fitted
-    p = fitted.predict(model_views(run, x, store, model))
+    p = fitted.predict(model_views(run, source, store, model))
     labels = p.argmax(axis=1).astype(np.int64)
     confidence, unsure = fitted.judged(p.max(axis=1), labels)
     table = assignments_table(
-        x.collection.ids, labels, confidence, model.class_names, fitted.k, unsure, named=model.named
+        source.collection.ids, labels, confidence, model.class_names, fitted.k, unsure, named=model.named
     )
     with atomic_path(out) as temporary:
         pq.write_table(table, temporary)
     status = table.column("status").to_numpy()
     counts = {name: int((status == name).sum()) for name in ("known", "novel", "unsure")}
-    return {"n": len(labels), **counts, "path": str(out)}
+    left_out = [{"id": name, "reason": reason} for name, reason in skipped]
+    return {"n": len(labels), **counts, "n_skipped": len(left_out), "skipped": left_out, "path": str(out)}
 
 
 # ---------------------------------------------------------------- the model of a run
@@ -91,8 +79,12 @@ class RunModel(NamedTuple):
     ----------
     fitted : FittedModel
         With the categories of all updates.
-    note : dict
-        Of training: class names, dimension, key of the features.
+    class_names : tuple of str
+        Known classes of training.
+    dim : int
+        Numbers of a vector that it was trained on.
+    features : dict or None
+        What the vectors were made with, where ltgcd made them: the key of its cache.
     updates : int
         Number of updates.
     named : dict
@@ -100,100 +92,68 @@ class RunModel(NamedTuple):
     """
 
     fitted: FittedModel
-    note: dict[str, Any]
+    class_names: tuple[str, ...]
+    dim: int
+    features: dict[str, Any] | None
     updates: int
     named: dict[int, str]
 
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """Known classes of training."""
-        return tuple(self.note["class_names"])
 
-
-def load_run_model(run: Path, weights: Path | None = None) -> RunModel:
-    """Read the model, and the prototypes of every update that ``assignments.parquet`` counts."""
-    fitted, note = FittedModel.load(run, lambda note: backbone_of(note["features"], weights).tail)
-    if "class_names" not in note:
-        raise InputError(f"{run} was saved by CategoryDiscovery; load it with CategoryDiscovery.load.")
-    told = read_metadata(read_assignments(run).schema) if (run / "assignments.parquet").is_file() else {}
-    updates = int(told.get("updates", 0))
+def load_run_model(run: Run, weights: Path | None = None) -> RunModel:
+    """Read the model, and the prototypes of every update that the assignments count."""
+    tensors, description = run.read_model()
+    note: Any = description.get("note")
+    whole = isinstance(note, dict) and isinstance(note.get("dim"), int) and isinstance(note.get("class_names"), list)
+    if not whole:
+        raise InputError(f"The description of the model in {run} is damaged; start the run again in a new folder.")
+    features = note.get("features")
+    try:
+        fitted = FittedModel.from_state(tensors, description, lambda: backbone_of(features or {}, weights).tail)
+    except InputError as error:
+        raise InputError(f"{run}: {error}") from error
+    noted = run.assignments_note()
+    updates = int(noted.get("updates", 0))
     for number in range(1, updates + 1):
-        path = update_folder(run, number) / PROTOTYPES
-        if path.is_file():  # an update need not append a class
-            tensors, _ = read_tensors(path)
-            fitted = extended(fitted, *(tensors[name].numpy() for name in ("prototypes", "prior", "sizes")))
-    if updates and fitted.k != told["k"]:
-        raise InputError(f"{run / UPDATES} lacks some of the {told['k']} classes of the run; restore it.")
-    return RunModel(fitted, note, updates, {int(label): name for label, name in told.get("named", {}).items()})
-
-
-def update_folder(run: Path, number: int) -> Path:
-    """Where an update keeps what is its own."""
-    return run / UPDATES / f"{number:03d}"
-
-
-def extended(
-    fitted: FittedModel, prototypes: NDArray[np.float32], prior: NDArray[np.float64], sizes: NDArray[np.int64]
-) -> FittedModel:
-    """The same model with more classes after its own.
-
-    Parameters
-    ----------
-    fitted : FittedModel
-        A model that takes cosines to prototypes.
-    prototypes : ndarray, shape (a, d)
-        Directions of the new classes in the space of its features.
-    prior : ndarray, shape (a,)
-        Their share of all items; the other classes share the rest as before.
-    sizes : ndarray of int64, shape (a,)
-        How many items they have.
-    """
-    head = fitted.model.head
-    if not isinstance(head, Head):
-        raise InputError(
-            "The classifier of this run can't take up more classes; 'update' takes runs of ltgcd, ltgcd-crest, simgcd "
-            "and orca."
-        )
-    k = fitted.k + len(prototypes)
-    larger = Head(head.dim, k, contrastive=False)
-    rows = torch.from_numpy(np.asarray(prototypes, dtype=np.float32)).reshape(-1, head.dim)
-    larger.prototypes.weight = nn.Parameter(torch.cat([head.prototypes.weight.detach(), rows]))
-    both = np.concatenate([fitted.prior * (1 - prior.sum()), prior])
-    model = Model(fitted.model.tail, larger).eval()
-    all_sizes = np.concatenate([fitted.sizes, sizes])
-    return FittedModel(
-        model, fitted.n_old, k, both, all_sizes, fitted.adjustment, fitted.temperature, fitted.calibration
-    )
+        appended = run.read_update(number)
+        if appended is not None:  # an update need not append a class
+            fitted = extended(fitted, *(appended[name] for name in ("prototypes", "prior", "sizes")))
+    if updates and fitted.k != noted["k"]:
+        raise InputError(f"{run} lacks some of its {noted['k']} classes: what an update added is gone; restore it.")
+    named = {int(label): name for label, name in noted.get("named", {}).items()}
+    return RunModel(fitted, tuple(note["class_names"]), note["dim"], features, updates, named)
 
 
 # ---------------------------------------------------------------- new items in the form that the model takes
 
 
 def embed_new(
-    run: Path, source: Source, folder: Path, model: RunModel, weights: Path | None, notify: Notify
-) -> FeatureStore:
+    run: Run, source: Source, folder: Path, model: RunModel, weights: Path | None, notify: Notify
+) -> Embedded:
     """Embed images or texts with the run's backbone into a folder; what can't be read is left out."""
-    items, key = source.collection.items, model.note.get("features")
+    items, key = source.collection.items, model.features
     if key is None:
         raise InputError(
             f"{run} was trained on embeddings from elsewhere; embed the new {items.kind}s in the same way first."
         )
+    backbone = backbone_of(key, weights)
+    if backbone.kind != items.kind:
+        raise InputError(f"{run} is a run of {backbone.kind}s, but the new items are {items.kind}s.")
     notify(f"embedding {len(items):,} new {items.kind}s")
-    backbone = backbone_of(key, weights) if key.get("preprocessing") else load_backbone(key["backbone"])
-    embed(source, backbone, folder, engine=key["engine"], notify=notify)
-    return open_features(folder)
+    return embed(source, backbone, folder, engine=key["engine"], notify=notify)
 
 
-def model_views(run: Path, source: Source, store: FeatureStore | None, model: RunModel) -> Views:
+def model_views(run: Run, source: Source, store: FeatureStore | None, model: RunModel) -> Views:
     """Test views of new items with features, in the form that the model was trained on."""
+    if store is not None and (difference := differing_features(model.features, store.key)):
+        raise InputError(f"{run} can't label these features: {difference}")
     if model.fitted.regime == "last-stage":
-        if store is None or store.key["trunk"] != model.note.get("features", {}).get("trunk"):
+        if store is None:
             raise InputError(
                 f"{run} trained the last stage of its backbone, so it takes images, or their features from 'ltgcd "
                 "embed' with the same backbone and size."
             )
         return CachedViews(store, rows_in(store, source.collection))
     x = vectors(source)
-    if x.shape[1] != model.note["dim"]:
-        raise InputError(f"The new vectors have {x.shape[1]} numbers, but {run} was trained on {model.note['dim']}.")
+    if x.shape[1] != model.dim:
+        raise InputError(f"The new vectors have {x.shape[1]} numbers, but {run} was trained on {model.dim}.")
     return VectorViews(np.asarray(x, dtype=np.float32))

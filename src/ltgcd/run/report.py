@@ -1,4 +1,4 @@
-"""The report of a run directory: gather what it needs, and write the page."""
+"""The page of a run: the one place where what it needs is put together."""
 
 from __future__ import annotations
 
@@ -7,112 +7,150 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import read_json, read_metadata
-from ltgcd.data.collection import Collection, Source
-from ltgcd.data.items import Vectors
+from ltgcd.common.files import read_metadata
+from ltgcd.data.collection import Collection, positions
+from ltgcd.data.items import Items, Vectors
 from ltgcd.data.sources import read_source
-from ltgcd.report.page import write_report
+from ltgcd.features.cache import shown_items
+from ltgcd.report.layout import Places, places_on_map
+from ltgcd.report.page import Report, report_html
 from ltgcd.report.pictures import Pictures
-from ltgcd.run.directory import read_assignments, read_config, read_run_labels
+from ltgcd.run.directory import Run
 
 
-def report_run(
-    folder: Path,
-    source: Path | None = None,
-    features: Path | None = None,
+def draw_report(
+    run: Run,
+    table: pa.Table,
+    x: NDArray[np.floating],
+    items: Items | None = None,
     *,
     pictures: Pictures | None = None,
+    title: str | None = None,
     progress: Callable[[str], None] = lambda _stage: None,
-) -> dict[str, Any]:
-    """Write ``report.html`` into a run directory.
-
-    The calibration error is what the metadata of ``assignments.parquet`` say beside ``k``.
+) -> Path:
+    """Draw the page of a finished run, and keep where each item stands on the map: it stands there from then on.
 
     Parameters
     ----------
-    folder : path
-        A finished run.
-    source : path, optional
-        Images or texts to show, or embeddings; the features serve where it is not given, and cards then show ids.
-    features : path, optional
-        What ``ltgcd embed`` wrote, or an ``.npz``; by default ``features`` in the run directory, or the source itself.
+    run : Run
+        The run.
+    table : pyarrow.Table
+        Its assignments (N rows).
+    x : ndarray, shape (N, D)
+        Features of the items, in the order of the assignments.
+    items : Items, optional
+        The N images or texts to show; without them cards show ids.
     pictures : callable, optional
-        See `write_report`.
+        Pictures of vectors that have some, see `ltgcd.report.pictures`.
+    title : str, optional
+        Name of the run; by default that of its folder.
     progress : callable
         Told the name of each stage as it starts.
     """
-    config, assignments = read_run(folder)
-    # What the run keeps of its items, see `ltgcd.run.kept`; after an update no other place has all of them.
-    if features is None and (folder / "items.npz").is_file():
-        features = folder / "items.npz"
-    if source is None and (folder / "items.parquet").is_file():
-        source = folder / "items.parquet"
-    if features is None and (folder / "features").is_dir():
-        features = folder / "features"
-    if source is None and features is None:
-        raise InputError(
-            "The report needs features; give --features (what 'ltgcd embed' wrote), or --source with an .npz."
-        )
-    progress("reading the run")
-    shown = read_source(source if source is not None else features)  # type: ignore[arg-type]  # one of them is given
-    n_old = read_metadata(assignments.schema).get("n_old")
-    shown = Source(_with_run_labels(shown.collection, folder, n_old), None)
-    vectors = shown.collection if features is None else read_source(features).collection
-    items = vectors.items
-    if not isinstance(items, Vectors):
-        raise InputError(
-            f"{source} holds {items.kind}s; give its features too, with --features (the --out of 'ltgcd embed')."
-        )
-    shown, x = _joined(shown, vectors, items)
-    estimate = folder / "k_estimate.json"
-    decided = config.get("run", {})
-    path = write_report(
-        folder,
-        shown,
-        x,
-        assignments,
-        k_estimate=read_json(estimate) if estimate.is_file() else None,
-        calibration_error=read_metadata(assignments.schema).get("calibration_error"),
-        pictures=pictures,
-        seed=decided.get("random_state"),
-        progress=progress,
+    ids, note, labels = table.column("id").combine_chunks(), read_metadata(table.schema), run.labels()
+    n_old = int(note.get("n_old", len(labels.class_names)))
+    y = labels.y[positions(ids, labels.ids, f"the labels of {run}", "restore them")]
+    # A class that was named after training has its number behind the novel ones; the page asks who is labelled only.
+    shown = Collection(ids, items or Vectors(x), np.minimum(y, n_old - 1), labels.class_names[:n_old])
+    estimate = run.estimate()
+    html = report_html(
+        Report(
+            collection=shown,
+            features=x,
+            assignments=table,
+            places=_places(run, table, x, progress),
+            k_estimate=estimate,
+            calibration_error=note.get("calibration_error"),
+            calibration_chance=note.get("calibration_chance"),
+            appended=_appended(note, estimate),
+            pictures=pictures,
+            seed=run.seed,
+            title=title or run.folder.resolve().name,
+        ),
+        progress,
     )
-    return {"report": str(path), "n": len(assignments), "bytes": path.stat().st_size}
+    run.write_report(html)
+    return run.report
 
 
-def read_run(folder: Path) -> tuple[dict[str, Any], Any]:
-    """Configuration and assignments of a finished run, or one sentence about what it lacks."""
-    if not folder.is_dir():
-        raise InputError(f"{folder} is not a run directory; give the --out of a run.")
-    return read_config(folder), read_assignments(folder)
+def _places(run: Run, table: pa.Table, x: NDArray[np.floating], progress: Callable[[str], None]) -> Places:
+    """Places on the map: those that the run keeps, where it has one for every item, else laid out and kept."""
+    ids, kept = table.column("id").combine_chunks(), run.places()
+    if kept is not None and not (at := pc.index_in(ids, kept[0])).null_count:
+        return Places(kept[1].xy[at.to_numpy()], kept[1].laid_out)
+    progress(f"drawing the map of {len(ids):,} items")
+    labels = np.asarray(table.column("label").to_numpy(), dtype=np.int64)
+    places = places_on_map(x, labels, run.seed)
+    run.write_places(ids, places)
+    return places
 
 
-def _with_run_labels(collection: Collection, folder: Path, n_old: int | None) -> Collection:
-    """The labels that the run was given, whatever the source says now.
+def _appended(note: dict[str, Any], estimate: dict[str, Any] | None) -> int:
+    """Classes that updates have added to those that were estimated."""
+    if not note.get("updates") or "k" not in note or estimate is None:
+        return 0
+    return max(0, int(note["k"]) - int(estimate["k"]))
 
-    Of `n_old` known classes the run was trained with; one that an update named has its number behind the novel ones.
+
+def report_run(
+    run: Run,
+    source: Path | None = None,
+    features: Path | None = None,
+    *,
+    progress: Callable[[str], None] = lambda _stage: None,
+) -> dict[str, Any]:
+    """Draw the page of a finished run again, from what it keeps or from what is given.
+
+    Parameters
+    ----------
+    run : Run
+        A finished run.
+    source : path, optional
+        Images or texts to show, or embeddings.
+    features : path, optional
+        What ``ltgcd embed`` wrote, or an ``.npz``; by default what the run keeps, or the source itself.
+    progress : callable
+        Told the name of each stage as it starts.
     """
-    if not (folder / "split.parquet").is_file():
-        return collection
-    labels = read_run_labels(folder)
-    at = pc.index_in(collection.ids, labels.ids)
-    where = np.asarray(at.fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)
-    known = ~np.asarray(at.is_null().to_numpy(zero_copy_only=False))
-    y = np.where(known, labels.y[where] if len(labels.y) else -1, -1)
-    names = labels.class_names if n_old is None else labels.class_names[:n_old]
-    # The page asks only who is labelled, not as what.
-    return Collection(collection.ids, collection.items, np.minimum(y, len(names) - 1).astype(np.int64), names)
+    progress("reading the run")
+    table = run.assignments()
+    ids = table.column("id").combine_chunks()
+    given = read_source(source).collection if source is not None else run.items()
+    x = features_of(run, ids, features, given)
+    items: Items | None = None
+    if given is None and features is not None:
+        given = shown_items(features)
+    if given is not None and not isinstance(given.items, Vectors):
+        cure = "give the source that the run was made from"
+        items = given.items.select(positions(ids, given.ids, source or f"the items of {run}", cure))
+    with run.lock("ltgcd report"):
+        path = draw_report(run, table, x, items, progress=progress)
+    return {"report": str(path), "n": len(table), "bytes": path.stat().st_size}
 
 
-def _joined(shown: Source, vectors: Collection, items: Vectors) -> tuple[Source, NDArray[np.floating]]:
-    """Items that have features, and these, in one order: an image that could not be read has none."""
-    at = pc.index_in(shown.collection.ids, vectors.ids)
-    have = np.flatnonzero(~np.asarray(at.is_null().to_numpy(zero_copy_only=False)))
-    if not len(have):
-        raise InputError("No item of the source has features; give the features that were made from this source.")
-    rows = np.asarray(at.take(have).to_numpy(zero_copy_only=False), dtype=np.int64)
-    return Source(shown.collection.select(have), None), items.x[rows]
+def features_of(
+    run: Run, ids: pa.StringArray, features: Path | None = None, given: Collection | None = None
+) -> NDArray[np.floating]:
+    """Features (N, D) of a run's items: from a path, what the run keeps or what it embedded, or the given vectors."""
+    if features is None and (kept := run.features()) is not None:
+        return kept.of(ids, run)
+    if features is None and given is not None and isinstance(given.items, Vectors):
+        return given.items.x[positions(ids, given.ids, "the source", "give the source that the run was made from")]
+    if features is None and run.embedded.is_dir():
+        features = run.embedded
+    if features is None:
+        raise InputError(
+            f"{run} keeps no features of its items; give --features (what 'ltgcd embed' wrote), or --source with the "
+            "embeddings that it was made from."
+        )
+    collection = read_source(features).collection
+    if not isinstance(collection.items, Vectors):
+        raise InputError(
+            f"{features} holds {collection.items.kind}s; give their features (the --out of 'ltgcd embed')."
+        )
+    return collection.items.x[positions(ids, collection.ids, features, "give the features of the run's items")]

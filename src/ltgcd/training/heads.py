@@ -214,9 +214,10 @@ class JointHead(nn.Module):
         return {"logits": torch.cat([self.known(features), self.novel(features)], dim=1)}
 
     def reorder(self, order: torch.Tensor) -> None:
-        """Put the novel classes in another order; the known ones, first in `order` (K,), stay where they are."""
+        """Put the known classes, first in `order` (K,), and the novel ones behind them in another order."""
         prototypes = self.novel.prototypes
         with torch.no_grad():
+            self.known.weight.copy_(self.known.weight[order[: self.n_old]])
             prototypes.weight.copy_(prototypes.weight[order[self.n_old :] - self.n_old])
 
     @staticmethod

@@ -220,6 +220,13 @@ class FittedModel:
         )
 
 
+def reordered(fitted: FittedModel, order: NDArray[np.int64]) -> FittedModel:
+    """The model with its classes in another order (K,), the known ones first; its weights are moved in place."""
+    assert isinstance(fitted.model.head, Classifier)
+    fitted.model.head.reorder(torch.from_numpy(order))
+    return dataclasses.replace(fitted, prior=fitted.prior[order], sizes=fitted.sizes[order])
+
+
 def check_extendable(fitted: FittedModel) -> Head:
     """The head of a model that can take up more classes; one without a prototype for each class is refused."""
     if not isinstance(fitted.model.head, Head):

@@ -1,0 +1,129 @@
+"""Labels as Python holds them (strings, numbers, anything hashable), and the codes 0, 1, … that methods work with."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import DataConversionWarning
+
+from ltgcd.common.errors import InputError
+from ltgcd.data.collection import UNLABELLED
+
+# Kinds of labels that a file can hold as text, and how they are read again.
+KINDS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str, "bool": lambda text: text == "True"}
+
+
+def encode_labels_of_any_kind(y: ArrayLike | None, n: int) -> tuple[NDArray[np.int64], list[Any]]:
+    """Codes (n,) of labels, -1 for an unlabelled item, and the classes, ascending, that the codes are places in.
+
+    Parameters
+    ----------
+    y : array-like, shape (n,)
+        Labels of any hashable kind; None, NaN (also pandas' NA) and the number -1 are unlabelled.
+    n : int
+        Number of items.
+    """
+    values = _one_column(y, n)
+    if values.dtype.kind in "iuf":
+        return _numbers(values)
+    objects = values.astype(object)
+    for value in objects:
+        if not isinstance(value, Hashable):
+            raise InputError(f"Unknown label type: {type(value).__name__} can't be a label, for it is not hashable.")
+    classes = _ascending({value for value in objects if not _is_missing(value)})
+    number = {value: code for code, value in enumerate(classes)}
+    codes = [UNLABELLED if _is_missing(value) else number[value] for value in objects]
+    return np.array(codes, dtype=np.int64), classes
+
+
+def _one_column(y: ArrayLike | None, n: int) -> NDArray[Any]:
+    if y is None:
+        raise InputError("CategoryDiscovery requires y to be passed, but the target y is None.")
+    values: NDArray[Any] = np.asarray(y) if hasattr(y, "dtype") else np.asarray(list(y), dtype=_dtype(list(y)))  # type: ignore[arg-type]
+    if values.ndim == 2 and values.shape[1] == 1:
+        warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=4)
+        values = values.ravel()
+    if values.ndim != 1:
+        raise InputError(f"y should be a 1d array, got an array of shape {values.shape} instead.")
+    if len(values) != n:
+        raise InputError(f"Found input variables with inconsistent numbers of samples: [{n}, {len(values)}]")
+    return values
+
+
+def _dtype(values: list[Any]) -> Any:  # noqa: ANN401 - a NumPy type, or None for NumPy's own choice
+    """Object, unless all are plain numbers: NumPy would make strings of numbers that stand beside strings."""
+    plain = all(isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in values)
+    return None if plain and values else object
+
+
+def _numbers(values: NDArray[Any]) -> tuple[NDArray[np.int64], list[Any]]:
+    """Codes and classes of a numeric array, without a Python loop."""
+    if values.dtype.kind == "f":
+        if np.isinf(values).any():
+            raise InputError("Input y contains infinity or a value too large for dtype('float64').")
+        missing = np.isnan(values) | (values == UNLABELLED)
+        held = values[~missing]
+        if not np.array_equal(held, np.floor(held)):
+            raise InputError("Unknown label type: continuous. Numbers that are labels are whole.")
+    else:
+        missing = values == UNLABELLED if values.dtype.kind == "i" else np.zeros(len(values), dtype=np.bool_)
+    least = values[~missing].min() if not missing.all() else 0
+    if least < UNLABELLED:
+        raise InputError(f"y holds {least}; labels are 0 or more, and -1 for an unlabelled item.")
+    classes, place = np.unique(values[~missing], return_inverse=True)
+    codes = np.full(len(values), UNLABELLED, dtype=np.int64)
+    codes[~missing] = place
+    return codes, [int(value) for value in classes]
+
+
+def _is_missing(value: Any) -> bool:  # noqa: ANN401 - a label of any kind
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    return number and bool(value != value or value == UNLABELLED)  # noqa: PLR0124 - NaN is not equal to itself
+
+
+def _ascending(values: set[Any]) -> list[Any]:
+    """Labels in an order that does not hang on hashing: by kind, then by value, or by what they look like."""
+    try:
+        return sorted(values, key=lambda value: (type(value).__name__, value))
+    except TypeError:
+        return sorted(values, key=lambda value: (type(value).__name__, repr(value)))
+
+
+def with_novel_labels(classes: Sequence[Any], n_old: int, k: int) -> list[Any]:
+    """The labels of `k` classes: those that have one, then numbers after the largest, or "novel-003" and so on.
+
+    `n_old` of them were known in the fit; the first one behind these is novel-001. A name that is taken is left out.
+    """
+    named = list(classes)
+    if named and all(isinstance(value, int | np.integer) and not isinstance(value, bool) for value in named):
+        first = max(named) + 1
+        return named + [first + i for i in range(k - len(named))]
+    taken, number = set(named), len(named) - n_old
+    while len(named) < k:
+        number += 1
+        name = f"novel-{number:03d}"
+        if name not in taken:
+            named.append(name)
+    return named
+
+
+def as_array(classes: Sequence[Any]) -> NDArray[Any]:
+    """Labels as an array: of numbers or of strings where all are, else of objects."""
+    kinds = {type(value) for value in classes}
+    if kinds in ({int}, {str}, {bool}):
+        return np.array(classes)
+    array = np.empty(len(classes), dtype=object)
+    array[:] = list(classes)
+    return array
+
+
+def kind_of(classes: Sequence[Any]) -> str:
+    """Name of the kind of labels, for a file; labels of mixed or other kinds are kept as text."""
+    kinds = {type(value.item() if isinstance(value, np.generic) else value).__name__ for value in classes}
+    return kinds.pop() if len(kinds) == 1 and kinds <= set(KINDS) else "str"

@@ -1,0 +1,42 @@
+"""Score a finished run on its unlabelled items, where the truth is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ltgcd.common.errors import InputError
+from ltgcd.common.files import read_metadata
+from ltgcd.evaluation.metric import Evaluation, evaluate_assignments
+from ltgcd.run.directory import Run
+
+
+def evaluate_run(run: Run) -> Evaluation:
+    """Every figure of a finished run."""
+    labels = run.labels()
+    if labels.truth is None:
+        raise InputError(f"{run} can't be evaluated: its source had no y_true.")
+    table = run.assignments()
+    labelled_ids = labels.ids.filter(pa.array(labels.y >= 0))
+    predicted = np.asarray(table.column("label").to_numpy(), dtype=np.int64)
+    ids = table.column("id").combine_chunks()
+    try:
+        return evaluate_assignments(labels.truth, labelled_ids, ids, predicted, k=class_count(table))
+    except InputError as error:
+        raise InputError(f"{run}: {error}") from error
+
+
+def accuracies(run: Run) -> dict[str, Any]:
+    """Accuracies of a finished run, each {all, old, new} in percent; None where no unlabelled item has a true class."""
+    labels = run.labels()
+    scorable = labels.truth is not None and labels.truth.tells_any(labels.y < 0)
+    scores = evaluate_run(run).as_dict() if scorable else {}
+    return {key: scores.get(key) for key in ("acc", "balanced_acc")}
+
+
+def class_count(assignments: pa.Table) -> int | None:
+    """Classes of the method, empty ones included; None where another tool rewrote the file and dropped it."""
+    k = read_metadata(assignments.schema).get("k")
+    return None if k is None else int(k)
