@@ -483,13 +483,12 @@ def test_a_cell_of_other_presets_is_run_again(
     bench = opened(tables, tmp_path, data)
     bench.run(bench.planned("tiny", [["kmeans", "simgcd"]], 1))
     assert opened(tables, tmp_path, data).planned("tiny", [["kmeans", "simgcd"]], 1)["todo"] == 0
-    real = cells_module.preset
+    simgcd = METHODS["simgcd"]
 
-    def other(method: str, *rest: Any) -> Any:
-        return dataclasses.replace(real(method, *rest), dropout=0.1) if method == "simgcd" else real(method, *rest)
+    def other(regime: Any, name: Any) -> Any:
+        return dataclasses.replace(simgcd.presets(regime, name), dropout=0.1)
 
-    monkeypatch.setattr(cells_module, "preset", other)
-    monkeypatch.setattr("ltgcd.run.train.preset", other)
+    monkeypatch.setitem(METHODS, "simgcd", dataclasses.replace(simgcd, presets=other))
     plan = bench.planned("tiny", [["kmeans", "simgcd"]], 1)
     assert [cell["row"] for cell in plan["cells"] if cell["state"] == "todo"] == ["simgcd"]
     assert [r["cell"]["method"] for r in current_records(tmp_path / "results").values()] == ["kmeans"]  # page, figures

@@ -9,14 +9,7 @@ import torch
 from torch import nn
 
 from ltgcd.common.errors import InputError
-from ltgcd.training.checkpoints import (
-    best_checkpoint,
-    load_checkpoint,
-    read_tensors,
-    save_best,
-    save_checkpoint,
-    write_tensors,
-)
+from ltgcd.training.checkpoints import Checkpoints, read_tensors, write_tensors
 
 
 def trained(steps: int, seed: int = 0) -> tuple[nn.Module, torch.optim.SGD]:
@@ -141,19 +134,19 @@ def test_a_file_of_another_tool_has_no_checksum(tmp_path: Path) -> None:
 
 def test_resumed_training_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
     model, optimiser = trained(3)
-    save_checkpoint(tmp_path, 1, model, optimiser)
+    Checkpoints(tmp_path).save(1, model, optimiser)
     step(model, optimiser, 4)
     other, fresh = trained(0, seed=9)
-    assert load_checkpoint(tmp_path, other, fresh, silent) == 1
+    assert Checkpoints(tmp_path).load(other, fresh, silent) == 1
     step(other, fresh, 4)
     assert same(state(model, optimiser), state(other, fresh))
 
 
 def test_momentum_is_stored_by_place_and_only_once_there_is_some(tmp_path: Path) -> None:
     model, optimiser = trained(0)
-    save_checkpoint(tmp_path, 1, model, optimiser)
+    Checkpoints(tmp_path).save(1, model, optimiser)
     other, fresh = trained(0, seed=9)
-    assert load_checkpoint(tmp_path, other, fresh, silent) == 1
+    assert Checkpoints(tmp_path).load(other, fresh, silent) == 1
     assert not any("momentum_buffer" in fresh.state[p] for group in fresh.param_groups for p in group["params"])
     step(model, optimiser, 2)
     step(other, fresh, 2)
@@ -164,24 +157,24 @@ def test_two_are_kept(tmp_path: Path) -> None:
     model, optimiser = trained(1)
     (tmp_path / "notes.txt").write_text("mine")
     for epoch in (1, 2, 3, 9, 10, 11):
-        save_checkpoint(tmp_path, epoch, model, optimiser)
+        Checkpoints(tmp_path).save(epoch, model, optimiser)
     assert names(tmp_path) == ["epoch-00010.safetensors", "epoch-00011.safetensors", "notes.txt"]
-    assert load_checkpoint(tmp_path, model, optimiser, silent) == 11
+    assert Checkpoints(tmp_path).load(model, optimiser, silent) == 11
 
 
 def test_nothing_to_load(tmp_path: Path) -> None:
     model, optimiser = trained(1)
-    assert load_checkpoint(tmp_path, model, optimiser, silent) == 0
-    assert load_checkpoint(tmp_path / "none", model, optimiser, silent) == 0
+    assert Checkpoints(tmp_path).load(model, optimiser, silent) == 0
+    assert Checkpoints(tmp_path / "none").load(model, optimiser, silent) == 0
 
 
 @pytest.mark.parametrize("harm", ["byte", "truncated", "empty"])
 def test_a_damaged_one_falls_back_to_the_one_before_and_says_so(tmp_path: Path, harm: str) -> None:
     model, optimiser = trained(1)
-    save_checkpoint(tmp_path, 4, model, optimiser)
+    Checkpoints(tmp_path).save(4, model, optimiser)
     good = [t.clone() for t in state(model, optimiser)]
     step(model, optimiser, 1)
-    save_checkpoint(tmp_path, 5, model, optimiser)
+    Checkpoints(tmp_path).save(5, model, optimiser)
     damaged = tmp_path / "epoch-00005.safetensors"
     whole = damaged.read_bytes()
     damaged.write_bytes(
@@ -189,7 +182,7 @@ def test_a_damaged_one_falls_back_to_the_one_before_and_says_so(tmp_path: Path, 
     )
     other, fresh = trained(0, seed=9)
     said: list[str] = []
-    assert load_checkpoint(tmp_path, other, fresh, said.append) == 4
+    assert Checkpoints(tmp_path).load(other, fresh, said.append) == 4
     assert said == [f"{damaged} is damaged; training goes on from epoch-00004.safetensors"]
     assert same(state(other, fresh), good)
 
@@ -198,23 +191,23 @@ def test_all_damaged_starts_again_and_the_new_ones_are_not_thrown_away(tmp_path:
     """Two damaged files of later epochs must not count as the two that are kept."""
     model, optimiser = trained(1)
     for epoch in (4, 5):
-        save_checkpoint(tmp_path, epoch, model, optimiser)
+        Checkpoints(tmp_path).save(epoch, model, optimiser)
         (tmp_path / f"epoch-{epoch:05d}.safetensors").write_bytes(b"lost")
     said: list[str] = []
-    assert load_checkpoint(tmp_path, model, optimiser, said.append) == 0
+    assert Checkpoints(tmp_path).load(model, optimiser, said.append) == 0
     assert [line.rsplit(" from ")[1] for line in said] == ["epoch-00004.safetensors", "the beginning"]
-    save_checkpoint(tmp_path, 1, model, optimiser)
+    Checkpoints(tmp_path).save(1, model, optimiser)
     assert names(tmp_path) == ["epoch-00001.safetensors"]
-    save_checkpoint(tmp_path, 2, model, optimiser)
-    assert load_checkpoint(tmp_path, model, optimiser, silent) == 2
+    Checkpoints(tmp_path).save(2, model, optimiser)
+    assert Checkpoints(tmp_path).load(model, optimiser, silent) == 2
 
 
 def test_a_checkpoint_of_another_model(tmp_path: Path) -> None:
     model, optimiser = trained(1)
-    save_checkpoint(tmp_path, 1, model, optimiser)
+    Checkpoints(tmp_path).save(1, model, optimiser)
     other = nn.Linear(3, 4)
     with pytest.raises(InputError, match="is of another model; give a new folder with --out"):
-        load_checkpoint(tmp_path, other, torch.optim.SGD(other.parameters(), lr=0.1), silent)
+        Checkpoints(tmp_path).load(other, torch.optim.SGD(other.parameters(), lr=0.1), silent)
 
 
 # ---------------------------------------------------------------- best
@@ -227,21 +220,21 @@ def test_the_best_is_kept_the_first_of_equals(tmp_path: Path) -> None:
         with torch.no_grad():
             next(model.parameters()).add_(1)
         weights.append([t.clone() for t in model.state_dict().values()])
-        save_best(tmp_path, epoch, model, score)
+        Checkpoints(tmp_path).save_best(epoch, model, score)
     assert read_tensors(tmp_path / "best.safetensors")[1] == {"epoch": 2, "score": 60.0}
-    best_checkpoint(tmp_path, model)
+    Checkpoints(tmp_path).load_best(model)
     assert same(list(model.state_dict().values()), weights[1])
 
 
 def test_without_a_score_the_last_counts_and_damage_is_replaced(tmp_path: Path) -> None:
     model, _ = trained(0)
     for epoch in (1, 2):
-        save_best(tmp_path, epoch, model, None)
+        Checkpoints(tmp_path).save_best(epoch, model, None)
     assert read_tensors(tmp_path / "best.safetensors")[1]["epoch"] == 2
-    save_best(tmp_path, 3, model, 10.0)  # any score is better than none
+    Checkpoints(tmp_path).save_best(3, model, 10.0)  # any score is better than none
     assert read_tensors(tmp_path / "best.safetensors")[1]["epoch"] == 3
     (tmp_path / "best.safetensors").write_bytes(b"lost")
     with pytest.raises(InputError, match="is damaged; train again"):
-        best_checkpoint(tmp_path, model)
-    save_best(tmp_path, 4, model, 5.0)
-    best_checkpoint(tmp_path, model)
+        Checkpoints(tmp_path).load_best(model)
+    Checkpoints(tmp_path).save_best(4, model, 5.0)
+    Checkpoints(tmp_path).load_best(model)

@@ -15,19 +15,22 @@ from hypothesis import strategies as st
 from conftest import ROOT
 from ltgcd.common.errors import InputError
 from ltgcd.training import selection
-from ltgcd.training.config import TRAINED, Experiment, changed, preset
-from ltgcd.training.loop import Schedule
+from ltgcd.training.config import changed
+from ltgcd.training.methods import METHODS, trained_names
 from ltgcd.training.methods.ltgcd import LTGCDConfig
 from ltgcd.training.methods.simgcd import SimGCDConfig
+from ltgcd.training.schedule import Schedule
 from ltgcd.training.selection import SelectionConfig
 
-LTGCD, SIMGCD = preset("ltgcd", "frozen"), preset("simgcd", "frozen")
+LTGCD, SIMGCD = METHODS["ltgcd"].preset("frozen"), METHODS["simgcd"].preset("frozen")
 
 
 def leaves(config: Any, prefix: str = "") -> dict[str, Any]:
-    """Every field of a configuration by its full path."""
+    """Every setting of a configuration by its full path."""
     found: dict[str, Any] = {}
     for f in dataclasses.fields(config):
+        if f.name == "name":
+            continue
         value, path = getattr(config, f.name), f"{prefix}{f.name}"
         found |= leaves(value, f"{path}.") if dataclasses.is_dataclass(value) else {path: value}
     return found
@@ -36,20 +39,20 @@ def leaves(config: Any, prefix: str = "") -> dict[str, Any]:
 # ---------------------------------------------------------------- presets
 
 
-@pytest.mark.parametrize("method", TRAINED)
+@pytest.mark.parametrize("method", trained_names())
 @pytest.mark.parametrize("regime", ["frozen", "last-stage"])
 @pytest.mark.parametrize("name", ["default", "paper", "literal"])
 def test_every_preset_can_be_written_and_changed_back_to_itself(method: str, regime: str, name: str) -> None:
     """What is written to config.toml makes the same configuration again, typed as on a command line."""
-    experiment = preset(method, regime, name)
-    assert tomli_w.dumps(dataclasses.asdict(experiment))
-    other = preset(method, "frozen" if regime == "last-stage" else "last-stage", name)
+    experiment = METHODS[method].preset(regime, name)
+    assert tomli_w.dumps(experiment.settings())
+    other = METHODS[method].preset("frozen" if regime == "last-stage" else "last-stage", name)
     assert changed(other, {path: str(value) for path, value in leaves(experiment).items()}) == experiment
     assert changed(other, leaves(experiment)) == experiment
 
 
 def test_literal_is_the_paper_as_printed_and_paper_its_corrected_reading() -> None:
-    literal, paper = preset("ltgcd", "frozen", "literal"), preset("ltgcd", "frozen", "paper")
+    literal, paper = METHODS["ltgcd"].preset("frozen", "literal"), METHODS["ltgcd"].preset("frozen", "paper")
     assert isinstance(literal.method, LTGCDConfig)
     assert isinstance(paper.method, LTGCDConfig)
     assert literal.method.selection == selection.LITERAL
@@ -64,33 +67,33 @@ def test_literal_is_the_paper_as_printed_and_paper_its_corrected_reading() -> No
 def test_the_three_presets_of_ltgcd_share_the_base_of_simgcd() -> None:
     """So that a difference between methods is not one of the losses that both have."""
     for regime in ("frozen", "last-stage"):
-        base = preset("simgcd", regime).method
+        base = METHODS["simgcd"].preset(regime).method
         assert isinstance(base, SimGCDConfig)
         assert base.contrastive == (regime == "last-stage")
         for name in ("default", "paper", "literal"):
-            experiment = preset("ltgcd", regime, name)
+            experiment = METHODS["ltgcd"].preset(regime, name)
             assert experiment.method.base == base
-            assert experiment.schedule == preset("simgcd", regime).schedule
+            assert experiment.schedule == METHODS["simgcd"].preset(regime).schedule
 
 
 def test_simgcd_is_the_same_in_all_presets() -> None:
-    assert preset("simgcd", "frozen") == preset("simgcd", "frozen", "paper") == preset("simgcd", "frozen", "literal")
+    assert SIMGCD == METHODS["simgcd"].preset("frozen", "paper") == METHODS["simgcd"].preset("frozen", "literal")
     assert SIMGCD.start == "random"
     assert SIMGCD.method.supervised_weight == 0.35
 
 
 def test_crest_changes_the_quota_and_nothing_else() -> None:
     for name in ("default", "paper", "literal"):
-        a, b = leaves(preset("ltgcd", "frozen", name)), leaves(preset("ltgcd-crest", "frozen", name))
+        a, b = leaves(METHODS["ltgcd"].preset("frozen", name)), leaves(METHODS["ltgcd-crest"].preset("frozen", name))
         assert {path for path in a if a[path] != b[path]} == {"method.selection.crest"}
         assert b["method.selection.crest"] == "quota"
 
 
 def test_what_is_not_trained_and_unknown_presets() -> None:
-    with pytest.raises(InputError, match=r"'kmeans' is not trained; choose one of .*ltgcd.*simgcd"):
-        preset("kmeans", "frozen")
+    with pytest.raises(InputError, match="'kmeans' is not trained: it clusters the features and has no settings"):
+        METHODS["kmeans"].preset("frozen")
     with pytest.raises(InputError, match="no preset 'best'; choose one of default, paper, literal"):
-        preset("ltgcd", "frozen", "best")
+        METHODS["ltgcd"].preset("frozen", "best")
 
 
 # ---------------------------------------------------------------- changes
@@ -125,7 +128,7 @@ def test_changing_a_field_changes_it_and_nothing_else(path: str, value: object, 
 
 def test_the_short_path_works_for_simgcd_too_and_the_original_stays() -> None:
     assert changed(SIMGCD, {"entropy_weight": "4"}).method.entropy_weight == 4.0
-    assert SIMGCD.method.entropy_weight == preset("simgcd", "frozen").method.entropy_weight != 4.0
+    assert SIMGCD.method.entropy_weight == METHODS["simgcd"].preset("frozen").method.entropy_weight != 4.0
     assert changed(SIMGCD, {}) == SIMGCD
     twice = changed(SIMGCD, {"schedule.epochs": 3, "schedule.batch_size": 64})
     assert (twice.schedule.epochs, twice.schedule.batch_size) == (3, 64)
@@ -137,7 +140,7 @@ def test_the_short_path_works_for_simgcd_too_and_the_original_stays() -> None:
 def test_words_for_true_and_false(word: object, opposite: bool) -> None:
     swap = {"true": "false", "True": "False", "TRUE": "FALSE", "yes": "no", "1": "0", 1: 0}
     value = swap[word] if opposite else word  # type: ignore[index]
-    assert changed(Experiment(whiten=opposite), {"whiten": value}).whiten is not opposite
+    assert changed(dataclasses.replace(SIMGCD, whiten=opposite), {"whiten": value}).whiten is not opposite
 
 
 @pytest.mark.parametrize(
@@ -152,6 +155,7 @@ def test_words_for_true_and_false(word: object, opposite: bool) -> None:
         ("schedule.epochs.more", "3", "no setting 'schedule.epochs.more'; 'epochs' has no parts"),
         ("schedule", "3", "'schedule' is a group of settings; name one of its fields"),
         ("method", "simgcd", "'method' is a group of settings"),
+        ("name", "simgcd", "no setting 'name'; 'name' is not one of schedule, method, start"),
         ("selection", "literal", "'selection' is a group of settings"),
         ("method.base", "x", "'method.base' is a group of settings"),
         ("schedule.epochs", "ten", "'schedule.epochs' takes a whole number, not 'ten'"),
@@ -177,10 +181,10 @@ def test_every_mistake_has_its_sentence(path: str, value: object, sentence: str)
         changed(LTGCD, {path: value})
 
 
-@pytest.mark.parametrize("method", TRAINED)
+@pytest.mark.parametrize("method", trained_names())
 @pytest.mark.parametrize("value", [-1, -0.5, float("nan"), float("inf")])
 def test_no_number_of_any_method_is_negative_nan_or_infinite(method: str, value: float) -> None:
-    experiment = preset(method, "frozen")
+    experiment = METHODS[method].preset("frozen")
     for path, now in leaves(experiment).items():
         if type(now) in (int, float):
             with pytest.raises(InputError, match=rf"^'.*{path.rpartition('.')[2]}'.*\.$"):
@@ -196,8 +200,11 @@ def test_no_number_of_any_method_is_negative_nan_or_infinite(method: str, value:
         (lambda: LTGCDConfig(prior_rows="few"), "'prior_rows' of the method is one of all, unlabelled, not 'few'."),
         (lambda: Schedule(momentum=1.5), "'momentum' of the schedule lies between 0 and 1, but is 1.5."),
         (lambda: Schedule(choose="best"), "'choose' of the schedule is one of last, held-out, not 'best'."),
-        (lambda: Experiment(start="peaks"), "'start' is one of random, semi-kmeans, communities, not 'peaks'."),
-        (lambda: Experiment(dropout=1.0), "'dropout' lies between 0 and 0.99, but is 1.0."),
+        (
+            lambda: dataclasses.replace(SIMGCD, start="peaks"),
+            "'start' is one of random, semi-kmeans, communities, not 'peaks'.",
+        ),
+        (lambda: dataclasses.replace(SIMGCD, dropout=1.0), "'dropout' lies between 0 and 0.99, but is 1.0."),
     ],
 )
 def test_a_configuration_made_by_hand_is_checked_too(make: Callable[[], object], sentence: str) -> None:

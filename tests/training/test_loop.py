@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import os
-import random
-import signal
-import socket
-import subprocess
-import sys
-import time
-import types
-from pathlib import Path
-
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
-from tests.conftest import ROOT
 from torch import nn
 
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Source
 from ltgcd.data.digits import digits_source
-from ltgcd.data.sources import read_source, write_source
-from ltgcd.features.backbones import load_backbone
 from ltgcd.features.backbones.engines import half_precision
-from ltgcd.features.cache import open_features
-from ltgcd.features.embed import embed
 from ltgcd.features.views import VectorViews
-from ltgcd.run.predict import predict_source
-from ltgcd.run.train import train
-from ltgcd.training.checkpoints import read_tensors
-from ltgcd.training.config import changed, preset
+from ltgcd.training.checkpoints import Checkpoints, read_tensors
+from ltgcd.training.config import changed
 from ltgcd.training.distributed import World
-from ltgcd.training.fit import FittedModel, Task, by_size, fit_model, hold_out
-from ltgcd.training.loop import Batch, Model, Plan, Schedule, batches, cosine, fit, make_optimiser
+from ltgcd.training.fit import by_size, fit_model, hold_out
+from ltgcd.training.loop import Batch, Plan, batches, fit
+from ltgcd.training.methods import METHODS
+from ltgcd.training.model import FittedModel, Model
+from ltgcd.training.problem import Problem
+from ltgcd.training.schedule import Schedule, cosine, make_optimiser
 
 SHORT = {"schedule.epochs": 4, "schedule.batch_size": 64}
 
@@ -45,16 +30,16 @@ def digits() -> Source:
     return digits_source()
 
 
-def task_of(source: Source, k: int = 10) -> Task:
+def problem_of(source: Source, k: int = 10) -> Problem:
     collection = source.collection
-    return Task(collection.items.x.astype(np.float32), collection.y, collection.n_old, k)
+    return Problem(collection.items.x.astype(np.float32), collection.y, collection.n_old, k)
 
 
 # ---------------------------------------------------------------- one step, by hand
 
 
 class Pull:
-    """The smallest method: draw every feature towards zero."""
+    """The smallest objective: draw every feature towards zero."""
 
     def plan(self, _done, _snapshot):
         return Plan(np.array([2, 3]), {"note": 1})
@@ -139,12 +124,12 @@ def test_processes_share_a_batch_without_overlap():
 
 
 def test_divergence_and_odd_batches_are_a_sentence():
-    task = Task(np.random.RandomState(0).randn(40, 8).astype(np.float32), np.repeat([0, 1, -1, -1], 10), 2, 4)
-    wild = changed(preset("simgcd", "frozen"), {**SHORT, "schedule.learning_rate": 1e30})
+    problem = Problem(np.random.RandomState(0).randn(40, 8).astype(np.float32), np.repeat([0, 1, -1, -1], 10), 2, 4)
+    wild = changed(METHODS["simgcd"].preset("frozen"), {**SHORT, "schedule.learning_rate": 1e30})
     with pytest.raises(InputError, match="diverged"):
-        fit_model(task, wild)
+        fit_model(problem, wild)
     with pytest.raises(InputError, match="multiple of 2"):
-        fit_model(task, changed(preset("simgcd", "frozen"), {"schedule.batch_size": 63}))
+        fit_model(problem, changed(METHODS["simgcd"].preset("frozen"), {"schedule.batch_size": 63}))
 
 
 # ---------------------------------------------------------------- held-out items, order of the classes
@@ -165,9 +150,9 @@ def test_novel_classes_are_numbered_by_size():
 
 
 def test_the_best_epoch_by_held_out_items_is_kept(digits, tmp_path):
-    experiment = changed(preset("ltgcd", "frozen"), {**SHORT, "held_out": 0.3, "schedule.choose": "held-out"})
+    experiment = changed(METHODS["ltgcd"].preset("frozen"), {**SHORT, "held_out": 0.3, "schedule.choose": "held-out"})
     lines = []
-    fit_model(task_of(digits), experiment, folder=tmp_path, record=lines.append)
+    fit_model(problem_of(digits), experiment, checkpoints=Checkpoints(tmp_path), record=lines.append)
     scores = [line["held_out_balanced_acc"] for line in lines]
     assert all(0 <= score <= 100 for score in scores)
     note = read_tensors(tmp_path / "best.safetensors")[1]
@@ -188,17 +173,17 @@ NEIGHBOURS = {"neighbour_weight": 0.3, "selection.graph": "epoch"}
 
 @pytest.mark.parametrize(("method", "changes"), [("simgcd", {}), ("ltgcd", {}), ("ltgcd", NEIGHBOURS)])
 def test_a_run_that_was_stopped_goes_on_to_the_same_result(digits, tmp_path, method, changes):
-    experiment = changed(preset(method, "frozen"), {**SHORT, **changes})
-    whole = fit_model(task_of(digits), experiment)
+    experiment = changed(METHODS[method].preset("frozen"), {**SHORT, **changes})
+    whole = fit_model(problem_of(digits), experiment)
 
     def stop(line):
         if line["epoch"] == 3:
             raise StopHere
 
     with pytest.raises(StopHere):
-        fit_model(task_of(digits), experiment, folder=tmp_path, record=stop)
+        fit_model(problem_of(digits), experiment, checkpoints=Checkpoints(tmp_path), record=stop)
     lines = []
-    resumed = fit_model(task_of(digits), experiment, folder=tmp_path, record=lines.append)
+    resumed = fit_model(problem_of(digits), experiment, checkpoints=Checkpoints(tmp_path), record=lines.append)
     assert [line["epoch"] for line in lines] == [3, 4]
     assert all(("loss_neighbour" in line) == bool(changes) for line in lines)
     assert np.array_equal(whole.probabilities, resumed.probabilities)
@@ -206,150 +191,23 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_result(digits, tmp_path, met
 
 
 def test_a_damaged_checkpoint_costs_one_epoch_and_says_so(digits, tmp_path):
-    experiment = changed(preset("simgcd", "frozen"), SHORT)
-    whole = fit_model(task_of(digits), experiment, folder=tmp_path)
+    experiment = changed(METHODS["simgcd"].preset("frozen"), SHORT)
+    whole = fit_model(problem_of(digits), experiment, checkpoints=Checkpoints(tmp_path))
     newest = sorted(tmp_path.glob("epoch-*"))[-1]
     content = bytearray(newest.read_bytes())
     content[-5] ^= 1
     newest.write_bytes(bytes(content))
     said, lines = [], []
-    again = fit_model(task_of(digits), experiment, folder=tmp_path, record=lines.append, notify=said.append)
+    again = fit_model(
+        problem_of(digits), experiment, checkpoints=Checkpoints(tmp_path), record=lines.append, notify=said.append
+    )
     assert "epoch-00004" in said[0]
     assert "damaged" in said[0]
     assert [line["epoch"] for line in lines] == [4]
     assert np.array_equal(whole.probabilities, again.probabilities)
 
 
-def start_training(source: Path, run: Path, *options: str, **environment: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "ltgcd", "train", str(source), "--k", "10", "--out", str(run), "--json"]
-    return subprocess.Popen(
-        [*command, "--epochs", "30", "--set", "schedule.batch_size=64", *options],
-        env={**os.environ, **environment},
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def epochs_done(run: Path) -> int:
-    path = run / "metrics.jsonl"
-    return len(path.read_text().splitlines()) if path.is_file() else 0
-
-
-def wait_for(condition, process: subprocess.Popen[str], seconds: float = 90) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end, "nothing happened"
-        time.sleep(0.02)
-
-
-def test_kill_at_a_random_moment_and_resume_to_identical_labels(digits, tmp_path):
-    source = write_source(tmp_path / "digits.npz", digits)
-    whole = start_training(source, tmp_path / "whole")
-    killed = start_training(source, tmp_path / "killed")
-    wait_for(lambda: epochs_done(tmp_path / "killed") >= 2, killed)
-    time.sleep(random.random())
-    killed.send_signal(signal.SIGKILL)
-    killed.communicate()
-    assert not (tmp_path / "killed" / "assignments.parquet").exists()
-    again = start_training(source, tmp_path / "killed")
-    results = [json.loads(process.communicate()[0]) for process in (whole, again)]
-    assert results[0]["balanced_acc"] == results[1]["balanced_acc"]
-    tables = [pq.read_table(tmp_path / name / "assignments.parquet") for name in ("whole", "killed")]
-    assert tables[0].equals(tables[1])
-    lines = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("whole", "killed")]
-    assert [[json.loads(line)["epoch"] for line in part] for part in lines] == [list(range(1, 31))] * 2
-
-
-# ---------------------------------------------------------------- what the density is of
-
-
-def test_a_density_that_is_not_the_plain_one_is_told_once(digits, tmp_path):
-    """Prototypes that hardly move stay where they fell: no temperature makes sense of them."""
-    changes = {**SHORT, "schedule.learning_rate": 1e-6}
-
-    def stop(epoch, _sets):
-        if epoch == 4:
-            raise StopHere
-
-    said = []
-    with pytest.raises(StopHere):
-        train(digits, tmp_path / "run", k=10, name="paper", changes=changes, watch=stop, notify=said.append)
-    told = [sentence for sentence in said if "density" in sentence]
-    assert len(told) == 1
-    assert told[0].startswith("epoch 3: the density uses the mean cosine alone, without the classifier: labelled")
-    said.clear()
-    train(digits, tmp_path / "run", k=10, name="paper", changes=changes, notify=said.append)
-    assert not any("density" in sentence for sentence in said), "a run that goes on says it once all the same"
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert [line.get("density") for line in lines] == [None, None, "affinity", "affinity"]
-    assert told[0].endswith(lines[2]["density_why"])
-
-
-def test_a_plain_density_is_no_news(digits, tmp_path):
-    said = []
-    train(digits, tmp_path / "run", k=10, changes=SHORT, notify=said.append)
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert (lines[3]["density"], lines[3]["density_why"]) == ("classifier", "")
-    assert not any("density" in sentence for sentence in said)
-
-
 # ---------------------------------------------------------------- several processes
-
-
-def start_two(source: Path, run: Path, *options: str) -> list[subprocess.Popen[str]]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    return [start_training(source, run, *options, RANK=str(rank), LOCAL_RANK=str(rank), **shared) for rank in range(2)]
-
-
-def test_two_processes_do_the_work_of_one(digits, tmp_path):
-    source = write_source(tmp_path / "digits.npz", digits)
-    two = start_two(source, tmp_path / "two", "--epochs", "5")
-    outputs = [process.communicate(timeout=120) for process in two]
-    assert [process.returncode for process in two] == [0, 0], outputs
-    one = start_training(source, tmp_path / "one", "--epochs", "5")
-    one.communicate(timeout=120)
-    tables = [pq.read_table(tmp_path / name / "assignments.parquet") for name in ("one", "two")]
-    labels = [table.column("label").to_numpy() for table in tables]
-    # Not the same bits: floating point sums are taken in another order. The first epoch's losses agree closely.
-    first = [json.loads((tmp_path / n / "metrics.jsonl").read_text().splitlines()[0]) for n in ("one", "two")]
-    assert first[0]["loss_distillation"] == pytest.approx(first[1]["loss_distillation"], rel=1e-4)
-    assert (labels[0] == labels[1]).mean() > 0.97
-
-
-def test_a_dead_process_ends_the_run_with_a_sentence_and_a_checkpoint(digits, tmp_path):
-    source = write_source(tmp_path / "digits.npz", digits)
-    run = tmp_path / "run"
-    first, second = start_two(source, run, "--epochs", "2000")
-    wait_for(lambda: epochs_done(run) >= 3, first)
-    second.send_signal(signal.SIGKILL)
-    out, err = first.communicate(timeout=120)
-    second.communicate()
-    assert first.returncode == 2, err
-    assert "Another process of this run died" in json.loads(out)["error"]
-    assert "Traceback" not in err
-    # The checkpoint is whole: one process goes on with it.
-    done = epochs_done(run)
-    alone = start_training(source, run, "--epochs", "2000")
-    wait_for(lambda: epochs_done(run) > done, alone)
-    alone.kill()
-    alone.communicate()
-
-
-def test_what_the_first_process_refuses_the_others_refuse(digits, tmp_path):
-    """Outside the epochs too: here the folder holds another run."""
-    source = write_source(tmp_path / "digits.npz", digits)
-    train(digits, tmp_path / "run", k=10, method="kmeans")
-    outputs = [process.communicate(timeout=120) for process in start_two(source, tmp_path / "run")]
-    assert "another run" in json.loads(outputs[0][0])["error"]
-    for _, said in outputs:
-        assert "holds another run" in said
-        assert "Traceback" not in said
 
 
 def test_only_a_lost_connection_is_the_death_of_another_process():
@@ -363,165 +221,8 @@ def test_only_a_lost_connection_is_the_death_of_another_process():
 # ---------------------------------------------------------------- quality, prediction
 
 
-def test_digits_are_learnt_and_known_ones_well(digits, tmp_path):
-    result = train(digits, tmp_path / "run", k=10)
-    assert result["balanced_acc"]["old"] > 75
-    assert result["balanced_acc"]["new"] > 50
-
-
-def test_prediction_repeats_what_training_said(digits, tmp_path):
-    """Without smoothing, which is for the collection's own items alone."""
-    result = train(digits, tmp_path / "run", k=10, changes={**SHORT, "smoothing": 0})
-    assert result["k"] == 10
-    written = predict_source(tmp_path / "run", digits, tmp_path / "new.parquet")
-    assert written["n"] == len(digits.collection)
-    assert written["known"] + written["novel"] + written["unsure"] == written["n"]
-    new = pq.read_table(tmp_path / "new.parquet")
-    old = pq.read_table(tmp_path / "run" / "assignments.parquet")
-    unlabelled = ~digits.collection.labelled
-    assert np.array_equal(new.column("label").to_numpy()[unlabelled], old.column("label").to_numpy()[unlabelled])
-    assert new.schema.names == old.schema.names
-
-
-def test_new_vectors_of_another_length_are_refused(digits, tmp_path, npz):
-    train(digits, tmp_path / "run", k=10, changes=SHORT)
-    with pytest.raises(InputError, match="trained on 64"):
-        predict_source(tmp_path / "run", read_source(npz()), tmp_path / "new.parquet")
-
-
-def test_saved_models_load_bit_for_bit(digits, tmp_path):
-    fitted = fit_model(task_of(digits), changed(preset("ltgcd", "frozen"), SHORT)).fitted
-    fitted.save(tmp_path, {"hello": "world"})
-    loaded, note = FittedModel.load(tmp_path, lambda _note: nn.Identity())
+def test_a_model_from_its_state_says_the_same_bit_for_bit(digits):
+    fitted = fit_model(problem_of(digits), changed(METHODS["ltgcd"].preset("frozen"), SHORT)).fitted
+    loaded = FittedModel.from_state(*fitted.state(), tail=lambda: pytest.fail("no last stage was trained"))
     views = VectorViews(digits.collection.items.x.astype(np.float32))
-    assert note == {"hello": "world"}
     assert np.array_equal(fitted.predict(views), loaded.predict(views))
-
-
-def test_curves_go_to_tensorboard_where_it_is_installed(digits, tmp_path, monkeypatch):
-    drawn = []
-
-    class Writer:
-        def __init__(self, folder, purge_step):
-            assert folder == str(tmp_path / "run" / "tensorboard")
-            self.step = purge_step
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_error):
-            pass
-
-        def add_scalar(self, name, value, step):
-            assert step == self.step
-            drawn.append((name, step, value))
-
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", types.SimpleNamespace(SummaryWriter=Writer))
-    train(digits, tmp_path / "run", k=10, changes=SHORT)
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert ("loss_supervised", 3, lines[2]["loss_supervised"]) in drawn
-    assert {step for _, step, _ in drawn} == {1, 2, 3, 4}
-    assert not any(name in ("epoch", "density", "held_out_balanced_acc") for name, _, _ in drawn)
-
-
-# ---------------------------------------------------------------- the last stage
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
-    """Noisy pictures of four colours, two of them labelled, embedded with three views."""
-    folder = tmp_path_factory.mktemp("pictures")
-    shades = np.random.RandomState(0).randint(0, 256, (4, 3))
-    draw = np.random.RandomState(1)
-    from PIL import Image
-
-    for number in range(48):
-        name = ("red", "blue", "unlabelled", "unlabelled")[number % 4] if number % 8 < 4 else "unlabelled"
-        pixels = np.clip(shades[number % 4] + draw.normal(0, 60, (40, 40, 3)), 0, 255).astype(np.uint8)
-        path = folder / "photos" / name / f"{number:02d}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).save(path)
-    source = read_source(folder / "photos")
-    embed(source, load_backbone("efficientnet_lite0", image_size=32), folder / "features", views=3)
-    return folder
-
-
-def test_the_last_stage_learns_from_cached_views_and_predicts_pictures(pictures, tmp_path):
-    store = open_features(pictures / "features")
-    source = read_source(pictures / "features")
-    changes = {"schedule.epochs": 2, "schedule.batch_size": 16}
-    result = train(source, tmp_path / "run", k=4, changes=changes, store=store)
-    assert result["k"] == 4
-    config = (tmp_path / "run" / "config.toml").read_text()
-    assert 'regime = "last-stage"' in config
-    tail = load_backbone("efficientnet_lite0", image_size=32).tail.state_dict()
-    trained, _ = read_tensors(tmp_path / "run" / "model.safetensors")
-    moved = [name for name, value in tail.items() if not torch.equal(trained[f"tail.0.{name}"], value)]
-    assert moved, "the last stage was not trained"
-    assert not any("running" in name for name in moved), "its statistics are fixed"
-    # New pictures are embedded on the way; the same pictures get the same labels.
-    photos = read_source(pictures / "photos")
-    again = predict_source(tmp_path / "run", photos, tmp_path / "new.parquet")
-    assert again["n"] == 48
-    new = pq.read_table(tmp_path / "new.parquet")
-    old = pq.read_table(tmp_path / "run" / "assignments.parquet")
-    by_id = dict(zip(new.column("id").to_pylist(), new.column("label").to_pylist(), strict=True))
-    free = [i for i, y in zip(source.collection.ids.to_pylist(), source.collection.y, strict=True) if y < 0]
-    labels = dict(zip(old.column("id").to_pylist(), old.column("label").to_pylist(), strict=True))
-    assert [by_id[i] for i in free] == [labels[i] for i in free]
-
-
-FEW = {"schedule.epochs": 4, "schedule.batch_size": 16, "schedule.learning_rate": 0.003}  # at 0.1 the features collapse
-
-
-def test_the_last_stage_goes_on_where_it_was_stopped(pictures, tmp_path):
-    """With its own default: contrastive losses, neighbours, and a graph that each epoch makes of the weights."""
-    store, source = open_features(pictures / "features"), read_source(pictures / "features")
-    train(source, tmp_path / "whole", k=4, changes=FEW, store=store)
-
-    def stop(epoch, _sets):
-        if epoch == 4:
-            raise StopHere
-
-    with pytest.raises(StopHere):
-        train(source, tmp_path / "stopped", k=4, changes=FEW, store=store, watch=stop)
-    assert epochs_done(tmp_path / "stopped") == 3
-    begun = []
-    train(source, tmp_path / "stopped", k=4, changes=FEW, store=store, watch=lambda epoch, _: begun.append(epoch))
-    assert begun == [4]
-    tables = [pq.read_table(tmp_path / name / "assignments.parquet") for name in ("whole", "stopped")]
-    assert tables[0].equals(tables[1])
-    whole, resumed = (read_tensors(tmp_path / name / "model.safetensors")[0] for name in ("whole", "stopped"))
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole | resumed)
-    last = json.loads((tmp_path / "stopped" / "metrics.jsonl").read_text().splitlines()[-1])
-    assert {"loss_neighbour", "loss_self_con", "loss_prior"} <= set(last)
-
-
-def test_two_processes_train_the_last_stage_like_one(pictures, tmp_path):
-    rate = f"schedule.learning_rate={FEW['schedule.learning_rate']}"
-    options = ("--k", "4", "--epochs", "2", "--set", "schedule.batch_size=16", "--set", rate, "--regime", "last-stage")
-    two = start_two(pictures / "features", tmp_path / "two", *options)
-    outputs = [process.communicate(timeout=120) for process in two]
-    assert [process.returncode for process in two] == [0, 0], outputs
-    store, source = open_features(pictures / "features"), read_source(pictures / "features")
-    train(source, tmp_path / "one", k=4, changes={**FEW, "schedule.epochs": 2}, store=store)
-    lines = [
-        [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
-        for name in ("one", "two")
-    ]
-    # Not the same bits: floating point sums are taken in another order.
-    for one, other in zip(*lines, strict=True):
-        losses = [name for name in one if name.startswith("loss_")]
-        assert "loss_neighbour" in losses
-        assert [one[name] for name in losses] == pytest.approx([other[name] for name in losses], rel=1e-3, abs=1e-4)
-    confidences = [
-        pq.read_table(tmp_path / name / "assignments.parquet").column("confidence").to_numpy()
-        for name in ("one", "two")
-    ]
-    np.testing.assert_allclose(*confidences, atol=1e-2)
-
-
-def test_without_views_the_last_stage_is_refused(digits, tmp_path):
-    with pytest.raises(InputError, match="--views 4"):
-        train(digits, tmp_path / "run", k=10, regime="last-stage")
-    assert not (tmp_path / "run").exists()

@@ -7,17 +7,19 @@ import pytest
 import torch
 
 from ltgcd.training import losses
+from ltgcd.training.feature_graph import FeatureGraph
 from ltgcd.training.loop import Batch, Snapshot
 from ltgcd.training.methods.ltgcd import LTGCD, LTGCDConfig
 from ltgcd.training.methods.simgcd import SimGCDConfig
 
 FEATURES = np.array([[1.0, 0.0], [0.99, 0.1], [0.0, 1.0], [0.1, 0.99]])  # the neighbours are 0–1 and 2–3
+START = FeatureGraph(FEATURES)
 LOGITS = np.array([[0.9, 0.1, 0.0], [0.8, 0.3, 0.1], [0.1, 0.9, 0.2], [0.0, 0.2, 0.7]], dtype=np.float32)
 
 
 def make(**changes: float) -> LTGCD:
     base = SimGCDConfig(contrastive=False)
-    return LTGCD(np.array([0, -1, 1, -1]), LTGCDConfig(base, neighbours=1, warmup=1.0, **changes), FEATURES)
+    return LTGCD(np.array([0, -1, 1, -1]), LTGCDConfig(base, neighbours=1, warmup=1.0, **changes), START)
 
 
 def terms(method: LTGCD, done: float = 0.0) -> dict[str, torch.Tensor]:
@@ -49,7 +51,7 @@ def test_the_draw_of_neighbours_depends_on_seed_and_epoch_alone() -> None:
     many = {"neighbours": 3, "neighbour_weight": 0.3}
     config = LTGCDConfig(SimGCDConfig(contrastive=False), warmup=1.0, **many)  # type: ignore[arg-type]
     drawn = [
-        float(terms(LTGCD(np.array([0, -1, 1, -1]), config, FEATURES, random_state=seed), done)["neighbour"])
+        float(terms(LTGCD(np.array([0, -1, 1, -1]), config, START, random_state=seed), done)["neighbour"])
         for seed, done in ((0, 0.0), (0, 0.0), (0, 0.1), (1, 0.0), (2, 0.0), (3, 0.0))
     ]
     assert drawn[0] == drawn[1]

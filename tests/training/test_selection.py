@@ -1,4 +1,4 @@
-"""Selection against slow code written from METHODS §6 and §7.2: both presets, CReST's rules, floor, prior, edges."""
+"""Selection against slow code written from docs/methods.md §6, §7.2: both presets, CReST, floor, prior, edges."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ltgcd.common.errors import InputError
+from ltgcd.training.feature_graph import FeatureGraph
 from ltgcd.training.loop import Snapshot
 from ltgcd.training.losses import teacher_temperature
 from ltgcd.training.methods.ltgcd import LTGCD, LTGCDConfig
@@ -123,7 +124,7 @@ def test_graphs_may_be_those_of_other_features(config: SelectionConfig) -> None:
     """What is selected then is what those features would give: the features of now decide nothing."""
     x, logits, y, _ = blobs(noise=0.35)
     now = np.random.RandomState(1).randn(*x.shape)
-    given = select(now, logits, y, 0.04, config, neighbour_graphs(x, y, config))
+    given = select(now, logits, y, 0.04, config, neighbour_graphs(FeatureGraph(x), y, config))
     assert rows(given.dense) == rows(select(x, logits, y, 0.04, config).dense)
     assert rows(given.dense) != rows(select(now, logits, y, 0.04, config).dense)
 
@@ -133,7 +134,7 @@ def test_which_features_the_method_looks_for_neighbours_in(graph: str) -> None:
     x, logits, y, _ = blobs(noise=0.35)
     now = np.random.RandomState(1).randn(*x.shape).astype(np.float32)
     config = SelectionConfig(graph=graph)  # type: ignore[arg-type]
-    method = LTGCD(y, LTGCDConfig(selection=config), x)
+    method = LTGCD(y, LTGCDConfig(selection=config), FeatureGraph(x))
     plan = method.plan(0.5, lambda: Snapshot(now, {"logits": logits.astype(np.float32)}))
     tau = teacher_temperature(0.5, LTGCDConfig().base.teacher_warmup)
     expected = select(x if graph == "start" else now, logits.astype(np.float32), y, tau, config)
@@ -144,9 +145,9 @@ def test_which_features_the_method_looks_for_neighbours_in(graph: str) -> None:
 def test_no_graph_is_made_that_nobody_asks_for() -> None:
     x, _, y, _ = blobs()
     for selection, warmup in ((SelectionConfig(graph="start", sets="all"), 0.3), (SelectionConfig(graph="start"), 2.0)):
-        assert LTGCD(y, LTGCDConfig(selection=selection, warmup=warmup), x).graphs is None
+        assert LTGCD(y, LTGCDConfig(selection=selection, warmup=warmup), FeatureGraph(x)).graphs is None
     all_labelled = np.zeros(len(y), dtype=np.int64)
-    assert LTGCD(all_labelled, LTGCDConfig(selection=SelectionConfig(graph="start")), x).graphs is None
+    assert LTGCD(all_labelled, LTGCDConfig(selection=SelectionConfig(graph="start")), FeatureGraph(x)).graphs is None
 
 
 def test_the_two_presets_are_what_methods_says() -> None:

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
+from ltgcd.common.errors import InputError
+
 LEAST = 30  # items below which nothing is learnt
 SURE = 0.5  # a label that is more likely wrong than right is unsure
 FOLDS, BINS = 5, 15
@@ -52,10 +54,18 @@ class Calibration:
     chance: float
 
     @staticmethod
-    def read(described: dict[str, Any]) -> Calibration:
-        """From a mapping of its attributes, where a file format has made lists of the maps."""
-        maps = {name: tuple(described[name]) for name in ("known", "novel")}
-        return Calibration(**{**described, **maps})
+    def read(described: Any) -> Calibration:  # noqa: ANN401 - as a file holds it
+        """From a table of its attributes, as a file holds them; a damaged one is one sentence."""
+        try:
+            maps = {name: tuple(float(number) for number in described[name]) for name in ("known", "novel")}
+            counts = {name: int(described[name]) for name in ("n", "n_novel")}
+            errors = {name: float(described[name]) for name in ("error", "error_before", "chance")}
+            known, novel = maps.values()
+            if len(known) == len(novel) == 3 and np.isfinite([*known, *novel, *errors.values()]).all():
+                return Calibration(**maps, **counts, **errors)  # type: ignore[arg-type]
+        except (KeyError, TypeError, ValueError, OverflowError):
+            pass
+        raise InputError("The model's calibration is damaged; train again in a new folder.")
 
     def apply(
         self, confidence: NDArray[np.floating], novel: NDArray[np.bool_], size: NDArray[np.integer]

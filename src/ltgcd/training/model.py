@@ -215,9 +215,7 @@ class FittedModel:
             raise _damaged("its weights are not those that it describes") from error
         if not fits:
             raise _damaged(f"its weights are not of {k} classes")
-        return FittedModel(
-            model.eval(), int(n_old), int(k), prior, sizes, float(adjustment), float(temperature), calibration
-        )
+        return FittedModel(model, int(n_old), int(k), prior, sizes, float(adjustment), float(temperature), calibration)
 
 
 def reordered(fitted: FittedModel, order: NDArray[np.int64]) -> FittedModel:
@@ -289,7 +287,7 @@ def _assembled(weights: Tensors, kind: type[Classifier], last_stage: nn.Module |
         layers = (fixed, ResidualAdapter(head.dim)) if last_stage is None else (last_stage, fixed)
     model = Model(nn.Sequential(*layers), head)
     model.load_state_dict(weights)
-    return model
+    return model.eval()
 
 
 def _n_classes(head: nn.Module) -> int:
