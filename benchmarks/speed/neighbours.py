@@ -1,32 +1,37 @@
-"""Speed of the kNN graph as a share of what the machine's matrix product allows.
+"""Speed of the kNN graph beside plain FAISS, on top of which it stands, and scikit-learn, in one run.
 
     python benchmarks/speed/neighbours.py            # exact, 15,000 × 1280, k = 30
-    python benchmarks/speed/neighbours.py --large    # and partitioned, 200,000 × 384
+    python benchmarks/speed/neighbours.py --large    # and partitioned, 100,000 × 384, and vectors without structure
 
-Two rates are given for the exact search. "Full" counts the 2·N²·D operations of the product of all rows with all rows,
-as every other library does; "done" counts the half of them that the search really does, since x xᵀ is symmetric. The
-rate of the machine is that of the bare product, all N rows with all N in the same blocks, by torch or by NumPy,
-whichever is faster. Bare product and search take turns and the best of each counts, so that other work on the machine
-meets both alike.
+Each search runs with one thread, and the seconds are those of its own CPU: other work on the machine meets all alike.
+The graph has more to do than the others: it scales the rows, finds duplicates, computes similarities again in float64,
+orders ties, and where it is partitioned it chooses how many cells to look into and measures its recall.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 
-import numpy as np
-import torch
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = "1"
 
-from ltgcd.graph.knn import knn_graph
-from ltgcd.graph.knn_search import COLUMNS, ROWS
+import faiss  # noqa: E402 - after the number of threads
+import numpy as np  # noqa: E402
+from sklearn.neighbors import NearestNeighbors  # noqa: E402
+
+from ltgcd.graph.knn import SPARE, TARGET_RECALL, knn_graph  # noqa: E402
+
+SAMPLE = 500
 
 
-def seconds(call: Callable[[], object]) -> float:
-    started = time.perf_counter()
+def cpu_seconds(call: Callable[[], object]) -> float:
+    started = time.process_time()
     call()
-    return time.perf_counter() - started
+    return time.process_time() - started
 
 
 def mixture(n: int, d: int, classes: int, rank: int, seed: int = 0) -> np.ndarray:
@@ -41,53 +46,52 @@ def mixture(n: int, d: int, classes: int, rank: int, seed: int = 0) -> np.ndarra
     return x[random.permutation(n)]
 
 
-def product(x: np.ndarray, *, by_torch: bool) -> None:
-    """All of x xᵀ, block by block, nothing kept."""
-    out = np.empty((ROWS, COLUMNS), dtype=np.float32)
-    for top in range(0, len(x), ROWS):
-        for start in range(0, len(x), COLUMNS):
-            a, b = x[top : top + ROWS], x[start : start + COLUMNS]
-            s = out.ravel()[: len(a) * len(b)].reshape(len(a), len(b))
-            if by_torch:
-                torch.mm(torch.from_numpy(a), torch.from_numpy(b).T, out=torch.from_numpy(s))
-            else:
-                np.matmul(a, b.T, out=s)
+def unit_rows(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x / np.linalg.norm(x, axis=1, keepdims=True), dtype=np.float32)
 
 
-def exact(n: int, d: int, k: int, repeat: int) -> None:
-    x = mixture(n, d, 100, 32)
-    turns = [
-        [
-            seconds(call)
-            for call in (
-                lambda: product(x, by_torch=True),
-                lambda: product(x, by_torch=False),
-                lambda: knn_graph(x, k, exact=True),
-            )
-        ]
-        for _ in range(repeat)
-    ]
-    by_torch, by_numpy, search = np.min(turns, axis=0)
-    work, share = 2e-9 * n * n * d, (n + COLUMNS) / (2 * n)
-    machine = work / min(by_torch, by_numpy)
-    print(
-        f"product   {n} × {d}: torch {by_torch:.2f} s, NumPy {by_numpy:.2f} s; the machine does {machine:.0f} GFLOP/s"
-    )
-    print(f"search    k = {k}, exact, everything included: {search:.2f} s (best of {repeat})")
-    print(f"  full    {work / search:.0f} GFLOP/s = {work / search / machine:.0%} of the machine's rate")
-    print(
-        f"  done    {share * work / search:.0f} GFLOP/s = {share * work / search / machine:.0%}, of the upper triangle"
-    )
+def exact(name: str, x: np.ndarray, k: int, *, sklearn: bool) -> None:
+    unit = unit_rows(x)
+
+    def flat() -> None:
+        index = faiss.IndexFlatIP(unit.shape[1])
+        index.add(unit)
+        index.search(unit, k + SPARE + 1)
+
+    took = {"knn_graph": cpu_seconds(lambda: knn_graph(x, k, exact=True)), "faiss.IndexFlatIP": cpu_seconds(flat)}
+    if sklearn:
+        brute = NearestNeighbors(n_neighbors=k + 1, algorithm="brute").fit(unit)
+        took["scikit-learn, brute"] = cpu_seconds(lambda: brute.kneighbors(unit))
+    report(f"exact, {name}", took, "")
 
 
-def partitioned(n: int, d: int, k: int) -> None:
-    for name, rank in (("16 directions a class", 16), ("all directions alike", d)):
-        x = mixture(n, d, 1000, rank)
-        started = time.perf_counter()
-        graph = knn_graph(x, k, exact=False)
-        took = time.perf_counter() - started
-        kind = "exact after all" if graph.exact else f"recall {graph.recall:.3f}"
-        print(f"partition {n} × {d}, k = {k}, {name}: {took:.0f} s, {kind}", flush=True)
+def partitioned(name: str, x: np.ndarray, k: int) -> None:
+    """Plain FAISS is told the first number of probes, of 4, 8, 16, …, that reaches the recall on a sample."""
+    unit, n_cells = unit_rows(x), int(2 * np.sqrt(len(x)))
+    started = time.process_time()
+    graph = knn_graph(x, k, exact=False)
+    took = {"knn_graph": time.process_time() - started}
+    index = faiss.IndexIVFFlat(faiss.IndexFlatIP(x.shape[1]), x.shape[1], n_cells, faiss.METRIC_INNER_PRODUCT)
+    index.cp.niter, index.cp.spherical, index.cp.max_points_per_centroid = 8, True, 64
+    sample = unit[np.random.RandomState(0).permutation(len(unit))[:SAMPLE]]
+    true = faiss.knn(sample, unit, k + 1, metric=faiss.METRIC_INNER_PRODUCT)[0][:, -1:]
+    started = time.process_time()
+    index.train(unit)
+    index.add(unit)
+    trained = time.process_time() - started
+    index.nprobe, recall = 2, 0.0
+    while recall < TARGET_RECALL and index.nprobe < n_cells // 4:
+        index.nprobe *= 2
+        recall = float((index.search(sample, k + 1)[0] >= true - 1e-6).mean())
+    took["faiss.IndexIVFFlat"] = trained + cpu_seconds(lambda: index.search(unit, k + SPARE + 1))
+    kind = "exact after all" if graph.exact else f"recall {graph.recall:.3f}"
+    report(f"partitioned, {name}", took, f"{kind}; IVF with {index.nprobe} of {n_cells} cells, recall {recall:.3f}")
+
+
+def report(name: str, took: dict[str, float], words: str) -> None:
+    ours = took["knn_graph"]
+    parts = [f"{other} {seconds:.1f} s ({seconds / ours:.2f}×)" for other, seconds in took.items()]
+    print(f"{name}: {', '.join(parts)}{'; ' if words else ''}{words}", flush=True)
 
 
 def main() -> None:
@@ -95,13 +99,23 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=15_000)
     parser.add_argument("--d", type=int, default=1280)
     parser.add_argument("--k", type=int, default=30)
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--large", action="store_true", help="also 200,000 × 384 by the partitioned search")
+    parser.add_argument("--features", type=Path, help="an .npz with x: real features to search, too")
+    parser.add_argument(
+        "--large", action="store_true", help="also the partitioned search, and vectors without structure"
+    )
     options = parser.parse_args()
-    print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, NumPy {np.__version__}")
-    exact(options.n, options.d, options.k, options.repeat)
+    print(f"k = {options.k}, CPU seconds with one thread, in brackets as times of knn_graph's")
+    n, d, k = options.n, options.d, options.k
+    exact(f"mixture {n:,} × {d}", mixture(n, d, 100, 32), k, sklearn=True)
+    if options.features is not None:
+        with np.load(options.features) as file:
+            x = file["x"].astype(np.float32)
+        exact(f"{options.features.stem} {len(x):,} × {x.shape[1]}", x, k, sklearn=True)
     if options.large:
-        partitioned(200_000, 384, options.k)
+        diffuse = np.random.RandomState(0).standard_normal((30_000, 256)).astype(np.float32)
+        exact("without structure 30,000 × 256", diffuse, k, sklearn=True)
+        partitioned("without structure 30,000 × 256", diffuse, k)
+        partitioned("mixture 100,000 × 384", mixture(100_000, 384, 500, 16), k)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ltgcd import density as module
 from ltgcd.common.errors import InputError
+from ltgcd.graph import density as module
 from ltgcd.graph.density import DensityReport, connectivity, density, judge_classifier, softmax
 from ltgcd.graph.knn import NeighbourGraph, knn_graph
 from ltgcd.graph.peaks import find_peaks

@@ -8,15 +8,14 @@ import sys
 import textwrap
 from unittest import mock
 
+import faiss
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ltgcd.common.errors import InputError
-from ltgcd.graph import knn as neighbours
-from ltgcd.graph import knn_search as neighbour_search
+from ltgcd.graph import knn
 from ltgcd.graph.knn import NeighbourGraph, knn_graph
 
 
@@ -49,8 +48,8 @@ def same(a: NeighbourGraph, b: NeighbourGraph) -> bool:
     return np.array_equal(a.indices, b.indices) and np.array_equal(a.similarities, b.similarities)
 
 
-def small_blocks(rows: int = 7, columns: int = 5) -> mock._patch:
-    return mock.patch.multiple(neighbour_search, ROWS=rows, COLUMNS=columns)
+def small_blocks(rows: int = 7, buffer: int = 2000) -> mock._patch:
+    return mock.patch.multiple(knn, ROWS=rows, BUFFER=buffer)
 
 
 def test_golden_numbers() -> None:
@@ -92,13 +91,13 @@ def test_against_a_slow_loop_in_any_blocks(table: tuple[int, int, int, int], kin
     assert same(graph, knn_graph(x, k))
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(64, 64), (100, 33), (4096, 50), (33, 1000)])
-def test_block_sizes_do_not_matter(rows: int, columns: int) -> None:
+@pytest.mark.parametrize(("rows", "buffer"), [(64, 2**16), (100, 2**20), (4096, 1), (33, 2**26)])
+def test_block_sizes_do_not_matter(rows: int, buffer: int) -> None:
     x = clusters(700, 48, 10, 0)
     x[100:140] = x[7]  # as many copies as there are candidates
     x[200:280] = x[8] * (1 + 1e-7 * np.random.RandomState(0).randn(80, 48))
     expected = knn_graph(x, 20)
-    with small_blocks(rows, columns):
+    with small_blocks(rows, buffer):
         assert same(knn_graph(x, 20), expected)
 
 
@@ -173,13 +172,13 @@ def test_k_above_n(n: int) -> None:
 def test_rows_that_nothing_but_float64_separates_are_searched_again() -> None:
     """Far from the origin all cosines are nearly 1: the float32 product cannot tell them apart."""
     x = 1 + 2e-3 * np.random.RandomState(0).randn(300, 12)
-    with mock.patch.object(neighbours, "_searched_whole", wraps=neighbours._searched_whole) as again:
+    with mock.patch.object(knn, "_searched_whole", wraps=knn._searched_whole) as again:
         graph = knn_graph(x, 9)
     assert again.called
     indices, similarities = slow(x, 9)
     assert graph.indices.tolist() == indices
     assert graph.similarities.tolist() == similarities
-    with mock.patch.object(neighbours, "_searched_whole", wraps=neighbours._searched_whole) as again:
+    with mock.patch.object(knn, "_searched_whole", wraps=knn._searched_whole) as again:
         knn_graph(clusters(300, 12, 5, 0), 9)
     assert not again.called
 
@@ -223,7 +222,7 @@ def test_the_features_are_left_alone() -> None:
 def test_the_size_decides_between_exact_and_partitioned() -> None:
     x = clusters(500, 8, 5, 0)
     assert knn_graph(x, 5).exact
-    with mock.patch.object(neighbours, "EXACT_FLOP", 2 * 499**2 * 8):
+    with mock.patch.object(knn, "EXACT_FLOP", 2 * 499**2 * 8):
         assert not knn_graph(x, 5).exact
         assert knn_graph(x, 5, exact=True).exact
 
@@ -241,16 +240,41 @@ def test_recall_of_the_partitioned_search() -> None:
     assert same(near, knn_graph(x, 15, exact=False))
 
 
-@pytest.mark.parametrize("rows", [4, 5, 4096])
-def test_cells_may_be_empty_and_blocks_may_cut_them(rows: int) -> None:
+@pytest.mark.parametrize(("queries", "buffer"), [(7, 2**20), (25, 1), (2**16, 2**20)])
+def test_cells_may_be_empty_and_blocks_may_cut_them(queries: int, buffer: int) -> None:
     random = np.random.RandomState(0)
-    x = torch.nn.functional.normalize(torch.from_numpy(random.randn(60, 5).astype(np.float32)), dim=1)
-    sizes, centres = np.array([0, 20, 0, 0, 30, 10, 0]), torch.from_numpy(random.randn(7, 5).astype(np.float32))
-    with mock.patch.object(neighbour_search, "ROWS", rows):
-        found = neighbour_search._search_cells(x, 12, centres, sizes, probes=7)
-    s = (x @ x.T).fill_diagonal_(-9)
-    torch.testing.assert_close(found.similarities, s.topk(12).values)
-    torch.testing.assert_close(s.gather(1, found.columns), found.similarities)
+    x = random.randn(60, 5).astype(np.float32)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    sizes, centres = np.array([0, 20, 0, 0, 30, 10, 0]), random.randn(7, 5).astype(np.float32)
+    order = random.permutation(60)
+    with mock.patch.multiple(knn, QUERIES=queries, BUFFER=buffer):
+        columns, products = knn._search_cells(x, centres, order, sizes, probes=7, n=12)
+    s = x @ x.T
+    np.testing.assert_allclose(products, -np.sort(-s, axis=1)[:, :12], atol=1e-6)
+    np.testing.assert_allclose(np.take_along_axis(s, columns, axis=1), products, atol=1e-6)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_threads_do_not_matter(exact: bool) -> None:
+    x = clusters(4000, 24, 40, 1, noise=0.5)
+    x[50:60] = x[49]
+    before = faiss.omp_get_max_threads()
+    try:
+        graphs = []
+        for threads in (1, 2, 3):
+            faiss.omp_set_num_threads(threads)
+            graphs.append(knn_graph(x, 15, exact=exact))
+    finally:
+        faiss.omp_set_num_threads(before)
+    assert graphs[0].exact is exact
+    assert same(graphs[0], graphs[1]) and same(graphs[0], graphs[2])
+
+
+@pytest.mark.parametrize("seed", [2**31 - 2, 2**31 - 1, 2**31, 2**32 - 1])
+def test_every_seed_that_numpy_takes(seed: int) -> None:
+    """FAISS's seeds end at 2³¹ − 1."""
+    graph = knn_graph(clusters(600, 8, 12, 0), 5, exact=False, random_state=seed)
+    assert graph.recall > 0.9
 
 
 @pytest.mark.parametrize("random_state", [0, 1])
@@ -269,10 +293,8 @@ def test_a_partition_with_empty_and_tiny_cells(random_state: int) -> None:
     assert sizes[0] == sizes[-1] == 0  # at the front and at the end too
     assert 0 < sizes[sizes > 0].min() < 10
     with (
-        mock.patch.object(neighbour_search, "_partition", return_value=(centres, cells)),
-        mock.patch.object(neighbour_search, "SAMPLE", 200),
-        mock.patch.object(neighbour_search, "LARGEST_SHARE", 1.0),
-        mock.patch.object(neighbour_search, "all_pairs", side_effect=AssertionError("the partition was not used")),
+        mock.patch.object(knn, "_partition", return_value=centres),
+        mock.patch.multiple(knn, SAMPLE=200, LARGEST_SHARE=1.0),
     ):
         near = knn_graph(x, 10, exact=False, random_state=random_state)
     exact = knn_graph(x, 10, exact=True)
@@ -299,25 +321,6 @@ def test_a_partitioned_search_of_very_few_rows() -> None:
         graph = knn_graph(x, 7, exact=False)
         assert graph.indices.shape == (n, min(7, n - 1))
         assert all(len({i, *row}) == graph.k + 1 for i, row in enumerate(graph.indices.tolist()))
-
-
-def test_lower_precision_of_products_is_switched_off_and_put_back() -> None:
-    x = clusters(300, 32, 5, 0)
-    expected, before = knn_graph(x, 5), torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium")
-    try:
-        assert same(knn_graph(x, 5), expected)
-        assert torch.get_float32_matmul_precision() == "medium"
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-def test_a_gpu_gives_the_same_graph() -> None:
-    x = clusters(5000, 64, 30, 0)
-    on_gpu = knn_graph(x, 10)
-    with mock.patch.object(neighbours, "_device", return_value=torch.device("cpu")):
-        assert same(knn_graph(x, 10), on_gpu)
 
 
 def test_no_array_of_all_pairs() -> None:

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from ltgcd import peaks as module
 from ltgcd.common.errors import InputError
+from ltgcd.graph import peaks as module
 from ltgcd.graph.density import density
 from ltgcd.graph.knn import NeighbourGraph, knn_graph
 from ltgcd.graph.peaks import find_peaks, iou_k, iou_threshold, nmds
