@@ -30,7 +30,7 @@ from ltgcd.class_number.interval import (
     widened,
 )
 from ltgcd.class_number.known_share import KnownShare, hidden_evidence, known_share, mixture_share
-from ltgcd.common.logistic import LogisticRegression, calibrate
+from ltgcd.common.logistic import LogisticRegression, platt_scaling
 from ltgcd.graph.density import density
 from ltgcd.graph.knn import knn_graph
 from ltgcd.graph.peaks import find_peaks
@@ -108,7 +108,7 @@ def test_the_share_of_the_mass_is_that_of_the_items_without_weights() -> None:
     unlabelled = random.randn(900) + np.where(np.arange(900) < 300, 1, -1)
     found = KnownShare(0.0, unlabelled, as_known, as_novel, 0.9)
     table = mass_table(found, classes, np.zeros(400), np.zeros(900))
-    slope, offset = calibrate(np.concatenate([as_known, as_novel]), np.repeat([1, 0], 400), np.ones(800))
+    slope, offset = platt_scaling(np.concatenate([as_known, as_novel]), np.repeat([1, 0], 400), np.ones(800))
     assert mass_share(table, 0)[0] == pytest.approx(mixture_share(slope * unlabelled + offset), abs=0.01)
     np.testing.assert_allclose(table.known.sum(axis=2), 40, rtol=1e-5)
     twice = np.zeros(10)
@@ -122,7 +122,7 @@ def test_the_share_of_the_mass_is_that_of_the_items_without_weights() -> None:
 def test_calibration_of_scores_that_never_err() -> None:
     """A whole step of Newton's method goes astray on them, and may even turn the sign."""
     scores = np.concatenate([np.linspace(3, 200, 300), np.linspace(-180, -3, 300)])
-    slope, offset = calibrate(scores, np.repeat([1, 0], 300), np.ones(600))
+    slope, offset = platt_scaling(scores, np.repeat([1, 0], 300), np.ones(600))
     assert slope > 0.5
     assert ((slope * scores + offset > 0) == (np.arange(600) < 300)).all()
 

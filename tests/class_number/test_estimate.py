@@ -22,7 +22,7 @@ from ltgcd.class_number.peak_search import LITERAL, PeakConfig, nearest, partiti
 from ltgcd.class_number.search import labelled_accuracy, search_k
 from ltgcd.cli import app
 from ltgcd.common.errors import InputError
-from ltgcd.common.logistic import calibrate
+from ltgcd.common.logistic import platt_scaling
 from ltgcd.graph.whitening import class_means, principal_components, within_class_whitening
 from ltgcd.report.k_plot import k_plotter
 
@@ -84,7 +84,7 @@ def test_calibration_recovers_slope_and_offset() -> None:
     random = np.random.RandomState(1)
     scores = random.randn(50_000)
     target = (random.rand(50_000) < 1 / (1 + np.exp(-(2.0 * scores - 0.5)))).astype(np.int64)
-    slope, offset = calibrate(scores, target, np.ones(50_000))
+    slope, offset = platt_scaling(scores, target, np.ones(50_000))
     assert slope == pytest.approx(2.0, abs=0.06)
     assert offset == pytest.approx(-0.5, abs=0.04)
 

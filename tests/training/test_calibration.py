@@ -9,8 +9,7 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ltgcd.training.calibration import LEAST, Calibration, calibration_error
-from ltgcd.training.calibration import calibrate as calibrate_all
+from ltgcd.training.calibration import LEAST, Calibration, calibration_error, learn_calibration
 
 
 def draw(n: int, seed: int, over: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -23,7 +22,7 @@ def draw(n: int, seed: int, over: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
 def calibrate(confidence: np.ndarray, right: np.ndarray) -> Calibration | None:
     """All of known classes of the same size."""
     rows = np.arange(len(right))
-    return calibrate_all(confidence, right, rows < 0, np.full(len(right), 20), rows, rows)
+    return learn_calibration(confidence, right, rows < 0, np.full(len(right), 20), rows, rows)
 
 
 def applied(found: Calibration, confidence: np.ndarray) -> np.ndarray:
@@ -105,7 +104,7 @@ def test_known_and_novel_labels_and_large_and_small_categories_are_told_apart() 
     rule = {False: (0.3, 1.2, 0.0), True: (-2.5, 0.5, 0.4)}
     logit = np.where(novel, -2.5 + 0.5 * z + 0.4 * np.log1p(size), 0.3 + 1.2 * z)
     right = random.rand(n) < 1 / (1 + np.exp(-logit))
-    found = calibrate_all(1 / (1 + np.exp(-z)), right, novel, size, *2 * (np.arange(n),))
+    found = learn_calibration(1 / (1 + np.exp(-z)), right, novel, size, *2 * (np.arange(n),))
     assert found.known == pytest.approx(rule[False], abs=0.15)
     assert found.novel == pytest.approx(rule[True], abs=0.2)
     assert found.n_novel == novel.sum()
@@ -118,9 +117,9 @@ def test_weights_are_repetitions() -> None:
     random = np.random.RandomState(5)
     novel, size, times = random.rand(300) < 0.4, random.randint(1, 50, 300), random.randint(1, 4, 300)
     columns = (confidence, right, novel, size, np.arange(300), np.arange(300))
-    weighted = calibrate_all(*columns, times)
+    weighted = learn_calibration(*columns, times)
     again = [np.repeat(column, times) for column in columns]
-    repeated = calibrate_all(*again)
+    repeated = learn_calibration(*again)
     grid = (np.tile(np.linspace(0.05, 0.95, 9), 2), np.repeat([False, True], 9), np.tile([1, 10, 50], 6))
     # Not to the last digit: the soft targets and the small penalty count rows.
     np.testing.assert_allclose(weighted.apply(*grid), repeated.apply(*grid), atol=0.03)
@@ -130,18 +129,18 @@ def test_weights_are_repetitions() -> None:
 def test_rows_about_one_item_are_one_chance() -> None:
     confidence, right = draw(1500, 4)
     columns = [confidence, right, np.zeros(1500, dtype=bool), np.full(1500, 9), np.arange(1500), np.arange(1500)]
-    once, twice = calibrate_all(*columns), calibrate_all(*(np.tile(column, 2) for column in columns))
+    once, twice = learn_calibration(*columns), learn_calibration(*(np.tile(column, 2) for column in columns))
     assert twice.chance == pytest.approx(once.chance, rel=0.02)
     assert twice.error == pytest.approx(once.error, abs=0.005)
     columns[-1] = np.arange(3000)
-    apart = calibrate_all(*(np.tile(column, 2) for column in columns[:-1]), columns[-1])
+    apart = learn_calibration(*(np.tile(column, 2) for column in columns[:-1]), columns[-1])
     assert apart.chance == pytest.approx(once.chance / np.sqrt(2), rel=0.02)
 
 
 def test_few_novel_labels_share_the_map_of_the_known() -> None:
     confidence, right = draw(500, 6)
     novel = np.arange(500) < LEAST - 1
-    found = calibrate_all(confidence, right, novel, np.full(500, 9), *2 * (np.arange(500),))
+    found = learn_calibration(confidence, right, novel, np.full(500, 9), *2 * (np.arange(500),))
     assert found.known == found.novel
 
 
@@ -152,13 +151,15 @@ def test_sizes_of_few_categories_teach_little() -> None:
     size = np.where(np.arange(n) < n // 2, 20, 200)
     right = random.rand(n) < np.where(size == 20, 0.3, 0.9)
     columns = (np.full(n, 0.8), right, np.ones(n, dtype=bool), size)
-    two, many = (calibrate_all(*columns, classes, np.arange(n)) for classes in ((size > 20).astype(int), np.arange(n)))
+    two, many = (
+        learn_calibration(*columns, classes, np.arange(n)) for classes in ((size > 20).astype(int), np.arange(n))
+    )
     assert many.novel[2] > 1.0
     assert 0 < two.novel[2] < many.novel[2] / 2
 
 
 def test_it_can_be_written_and_read() -> None:
     confidence, right = draw(200, 9)
-    found = calibrate_all(confidence, right, np.arange(200) % 2 == 0, np.arange(200), *2 * (np.arange(200),))
+    found = learn_calibration(confidence, right, np.arange(200) % 2 == 0, np.arange(200), *2 * (np.arange(200),))
     assert found.known != found.novel
     assert Calibration.read(tomllib.loads(tomli_w.dumps(asdict(found)))) == found

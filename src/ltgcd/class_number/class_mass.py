@@ -20,7 +20,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 from ltgcd.class_number.known_share import KnownShare, mixture_share
 from ltgcd.class_number.peak_search import MAX_PEAKS, nearest
-from ltgcd.common.logistic import calibrate
+from ltgcd.common.logistic import platt_scaling
 from ltgcd.graph.density import density
 from ltgcd.graph.knn import NeighbourGraph
 from ltgcd.graph.peaks import find_peaks
@@ -143,7 +143,7 @@ def mass_share(
     items = table.items if items is None else items
     as_known, as_novel = times @ table.known[g], times @ table.novel[g]
     target = np.repeat([1, 0], len(table.centres))
-    slope, offset = calibrate(np.tile(table.centres, 2), target, np.concatenate([as_known, as_novel]))
+    slope, offset = platt_scaling(np.tile(table.centres, 2), target, np.concatenate([as_known, as_novel]))
     odds = slope * table.centres + offset
     return mixture_share(odds, items * table.per_item[g]), odds
 

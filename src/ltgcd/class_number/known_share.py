@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from ltgcd.common.logistic import LogisticRegression, calibrate
+from ltgcd.common.logistic import LogisticRegression, platt_scaling
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.knn import NeighbourGraph
 from ltgcd.graph.whitening import class_means, normalise, within_class_whitening
@@ -125,7 +125,7 @@ def separate(
             fitted = LogisticRegression.fit(rows[rest], target[rest], weights[rest])
             held_out[inside & wanted] = fitted.log_odds(rows[inside & wanted])
     model = LogisticRegression.fit(rows, target, weights)
-    slope, offset = calibrate(held_out, target, weights)
+    slope, offset = platt_scaling(held_out, target, weights)
     odds = slope * np.concatenate([held_out, model.log_odds(unlabelled)]) + offset
     auc = float(roc_auc_score(target, held_out, sample_weight=weights))
     return KnownShare(mixture_share(odds[2 * n :]), odds[2 * n :], odds[:n], odds[n : 2 * n], auc)

@@ -1,1 +1,1 @@
-"""What every room uses: errors, files that are whole or not there, progress, settings, logistic regression."""
+"""What every room uses: errors, files that are whole or not there, progress, settings, processes, numerics."""

@@ -1,7 +1,8 @@
 """A small logistic regression: what tells two kinds of items apart, and scores made log-odds.
 
-A dozen columns and hundreds of fits (folds, bootstrap draws, hidden classes): Newton's method on 13 coefficients is
-several times faster than a general solver, and ends at the same place.
+A few columns and hundreds of fits (folds, bootstrap draws, hidden classes): at the same precision Newton's method is
+1.7 to 7 times as fast as scikit-learn's solvers on 1 or 2 columns and 100 to 10,000 rows, 1.1 to 3 times on 13 columns
+and up to 5,000. And it can pull coefficients towards other values than zero, which they can't.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def newton(
     return b
 
 
-def calibrate(
+def platt_scaling(
     scores: NDArray[np.float64], target: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> tuple[float, float]:
     """Slope and offset that make scores log-odds (Platt).

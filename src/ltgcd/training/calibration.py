@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.logistic import newton
 
 LEAST = 30  # items below which nothing is learnt
 SURE = 0.5  # a label that is more likely wrong than right is unsure
@@ -74,7 +74,7 @@ class Calibration:
         return _applied((self.known, self.novel), _columns(confidence, size), novel).astype(np.float32)
 
 
-def calibrate(
+def learn_calibration(
     confidence: NDArray[np.floating],
     right: NDArray[np.bool_],
     novel: NDArray[np.bool_],
@@ -197,9 +197,11 @@ def _platt(
     slopes = np.zeros(2)
     # Where confidence speaks against a label it says nothing: then the size alone decides, or nothing does.
     for used in ([0, 1], [1]):
-        table = np.tile(((x - mean) / scale)[:, used], (2, 1))
-        model = LogisticRegression(C=1 / PENALTY).fit(table, np.repeat([1, 0], len(x)), sample_weight=share)
-        if used == [1] or model.coef_[0, 0] >= 0:
-            slopes[used] = model.coef_[0] / scale[used]
+        columns = np.concatenate([((x - mean) / scale)[:, used].T, np.ones((1, len(x)))])
+        pull = np.append(np.full(len(used), PENALTY), 0.0)
+        both = np.repeat([1, 0], len(x))  # each item counts as right by its soft target, and as wrong by the rest
+        b = newton(np.tile(columns, 2), both, share, pull, np.zeros(len(pull)))
+        if used == [1] or b[0] >= 0:
+            slopes[used] = b[:-1] / scale[used]
             break
-    return float(model.intercept_[0] - slopes @ mean), float(slopes[0]), float(slopes[1])
+    return float(b[-1] - slopes @ mean), float(slopes[0]), float(slopes[1])

@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch.distributed.nn.functional import all_gather
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.processes import rank_and_size
 
 T = TypeVar("T")
 BROKEN = ("gloo", "nccl", "connection", "timed out", "timeout")  # of what torch.distributed says when a peer is gone
@@ -111,7 +112,7 @@ def _of_connection(error: RuntimeError) -> bool:
 
 def join_world() -> World:
     """Join the processes that ``torchrun`` started, or be the only one."""
-    size = int(os.environ.get("WORLD_SIZE", "1"))
+    _, size = rank_and_size()
     if size == 1:
         return World()
     if not dist.is_initialized():
