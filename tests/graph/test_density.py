@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.numerics import softmax
 from ltgcd.graph import density as module
-from ltgcd.graph.density import DensityReport, connectivity, density, judge_classifier, softmax
+from ltgcd.graph.density import DensityReport, connectivity, density, judge_classifier
 from ltgcd.graph.knn import NeighbourGraph, knn_graph
 from ltgcd.graph.peaks import find_peaks
 
@@ -231,12 +232,6 @@ def test_pairs_of_one_class_that_the_draw_misses_are_too_few() -> None:
     missed = [report for report in reports if report.same_before is None]
     assert missed
     assert all(report.form == "affinity" and "too few" in report.sentence for report in missed)
-
-
-def test_softmax() -> None:
-    z = np.array([[0.0, np.log(3.0)], [1000.0, -np.inf]])
-    np.testing.assert_allclose(softmax(z), [[0.25, 0.75], [1, 0]], rtol=1e-6)
-    np.testing.assert_allclose(softmax(z, 0.5), [[0.1, 0.9], [1, 0]], rtol=1e-6)
 
 
 def test_bad_input() -> None:

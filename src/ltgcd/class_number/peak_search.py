@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import cut_tree, linkage
 
 from ltgcd.class_number.search import Curve, Search, labelled_accuracy, search_k
+from ltgcd.common.numerics import softmax
 from ltgcd.data.collection import UNLABELLED
-from ltgcd.graph.density import density, softmax
+from ltgcd.graph.density import density
 from ltgcd.graph.knn import NeighbourGraph
 from ltgcd.graph.peaks import Overlap, Rule, find_peaks, iou_k, iou_threshold, nmds
 from ltgcd.graph.whitening import class_means, normalise

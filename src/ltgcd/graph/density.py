@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.numerics import softmax
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.knn import NeighbourGraph
 
@@ -129,18 +130,6 @@ def density(graph: NeighbourGraph, p: NDArray[np.floating] | None = None, k: int
 
 
 # ---------------------------------------------------------------- calibration
-
-
-def softmax(logits: NDArray[np.floating], temperature: float = 1.0) -> NDArray[np.float32]:
-    """Class probabilities at a temperature, shape (N, K), row block by row block."""
-    p = np.empty(logits.shape, dtype=np.float32)
-    step = max(1, BUFFER // (8 * logits.shape[1]))
-    for start in range(0, len(logits), step):
-        block = logits[start : start + step].astype(np.float64)
-        block -= block.max(axis=1, keepdims=True)
-        np.exp(block / temperature, out=block)
-        p[start : start + step] = block / block.sum(axis=1, keepdims=True)
-    return p
 
 
 def judge_classifier(

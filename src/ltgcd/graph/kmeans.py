@@ -11,6 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
+from ltgcd.common.numerics import softmax
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.whitening import normalise
 
@@ -68,9 +69,7 @@ def fit(x: NDArray[np.floating], y: NDArray[np.int64], n_old: int, k: int, rando
     model = cluster(unit[y == UNLABELLED], k, random_state)
     clusters = model.predict(unit).astype(np.int64)
     names = name_clusters(clusters, y, n_old, len(model.cluster_centers_))
-    logits = unit @ normalise(model.cluster_centers_).T / np.float32(TEMPERATURE)
-    p = np.exp(logits - logits.max(axis=1, keepdims=True))
-    p /= p.sum(axis=1, keepdims=True)
+    p = softmax(unit @ normalise(model.cluster_centers_).T, TEMPERATURE)
     centres = np.zeros((int(names.max()) + 1, unit.shape[1]), dtype=np.float32)
     centres[names] = model.cluster_centers_
-    return Assignment(names[clusters], p[np.arange(len(p)), clusters].astype(np.float32), centres)
+    return Assignment(names[clusters], p[np.arange(len(p)), clusters], centres)

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import softmax
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.numerics import softmax
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.kmeans import TEMPERATURE, Assignment
 from ltgcd.graph.whitening import class_means, fit_whitening, normalise
@@ -365,5 +365,5 @@ def fit(x: NDArray[np.floating], y: NDArray[np.int64], n_old: int, k: int, rando
     """
     unit = fit_whitening(x, y, n_old).transform(x)
     found = semi_kmeans(unit, y, n_old, k, random_state=random_state)
-    p = softmax(unit @ normalise(found.centres).T / np.float32(TEMPERATURE), axis=1)
-    return Assignment(found.labels, p[np.arange(len(p)), found.labels].astype(np.float32), found.centres)
+    p = softmax(unit @ normalise(found.centres).T, TEMPERATURE)
+    return Assignment(found.labels, p[np.arange(len(p)), found.labels], found.centres)
