@@ -100,9 +100,7 @@ def main() -> None:
     parser.add_argument("--d", type=int, default=1280)
     parser.add_argument("--k", type=int, default=30)
     parser.add_argument("--features", type=Path, help="an .npz with x: real features to search, too")
-    parser.add_argument(
-        "--large", action="store_true", help="also the partitioned search, and vectors without structure"
-    )
+    parser.add_argument("--large", action="store_true", help="also partitioned, and without structure")
     options = parser.parse_args()
     print(f"k = {options.k}, CPU seconds with one thread, in brackets as times of knn_graph's")
     n, d, k = options.n, options.d, options.k

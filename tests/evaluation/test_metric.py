@@ -1,4 +1,4 @@
-"""The metric, against numbers worked out by hand and a brute-force matcher; each pitfall of METHODS §2 has a test."""
+"""The metric, against numbers worked out by hand and a brute-force matcher; each pitfall of docs/methods.md §2 has a test."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 import subprocess
 import sys
 import textwrap
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -68,18 +69,75 @@ def test_against_brute_force(pairs: list[tuple[int, int]], n_old: int) -> None:
     assert got.balanced_matching.all == pytest.approx(max(scores(option)[1] for option in balanced))
 
 
-@settings(max_examples=60, deadline=None)
-@given(pairs=pairs, seed=st.integers(0, 1000))
-def test_the_order_of_items_and_the_names_of_clusters_do_not_matter(pairs: list[tuple[int, int]], seed: int) -> None:
+@settings(max_examples=200, deadline=None)
+@given(pairs=pairs, n_old=st.integers(0, 5))
+def test_ties_by_brute_force(pairs: list[tuple[int, int]], n_old: int) -> None:
+    """Most items, then mean recall, then recall of Old, then items of Old: exact fractions over all matchings."""
+    y_true, y_pred = [t for t, _ in pairs], [p for _, p in pairs]
+    size = {c: y_true.count(c) for c in set(y_true)}
+    optima = brute_force(y_true, y_pred, lambda c, p: count(y_true, y_pred, c, p))
+
+    def goals(option: dict[int, int]) -> tuple[Fraction, Fraction, int]:
+        hits = {c: count(y_true, y_pred, c, p) for c, p in option.items()}
+        recall = {c: Fraction(hits[c], size[c]) for c in hits}
+        old = [c for c in hits if c < n_old]
+        return sum(recall.values(), Fraction(0)), sum((recall[c] for c in old), Fraction(0)), sum(hits[c] for c in old)
+
+    total, old_total, old_hits = max(goals(option) for option in optima)
+    got = evaluate(np.array(y_true), np.array(y_pred), n_old)
+    assert got.balanced_acc.all == pytest.approx(100 * float(total) / len(size), abs=1e-9)
+    if got.acc.old is not None:
+        old = [c for c in size if c < n_old]
+        assert got.balanced_acc.old == pytest.approx(100 * float(old_total) / len(old), abs=1e-9)
+        assert got.acc.old == pytest.approx(100 * old_hits / sum(size[c] for c in old), abs=1e-9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(pairs=pairs, seed=st.integers(0, 1000), n_old=st.integers(0, 5))
+def test_the_order_of_items_and_the_numbers_of_clusters_do_not_matter(
+    pairs: list[tuple[int, int]], seed: int, n_old: int
+) -> None:
     y_true, y_pred = np.array([t for t, _ in pairs]), np.array([p for _, p in pairs])
     random = np.random.RandomState(seed)
     order, names = random.permutation(len(pairs)), random.permutation(100)[:6]
-    a = evaluate(y_true, y_pred, 2)
-    b = evaluate(y_true[order], names[y_pred[order]], 2)
-    assert a.acc.all == pytest.approx(b.acc.all)
-    assert a.balanced_acc.all == pytest.approx(b.balanced_acc.all)
+    a, b = evaluate(y_true, y_pred, n_old), evaluate(y_true[order], names[y_pred[order]], n_old)
+    for name in ("acc", "balanced_acc", "many_medium_few", "balanced_matching", "acc_v1"):
+        assert getattr(a, name) == getattr(b, name)
     assert a.nmi == pytest.approx(b.nmi)
     assert a.ari == pytest.approx(b.ari)
+
+
+@settings(max_examples=200, deadline=None)
+@given(pairs=pairs, seed=st.integers(0, 1000), n_old=st.integers(0, 5))
+def test_the_numbers_of_classes_do_not_matter_within_old_and_new(
+    pairs: list[tuple[int, int]], seed: int, n_old: int
+) -> None:
+    y_true, y_pred = np.array([t for t, _ in pairs]), np.array([p for _, p in pairs])
+    random = np.random.RandomState(seed)
+    number = np.concatenate([random.permutation(n_old), n_old + random.permutation(9)])
+    a, b = evaluate(y_true, y_pred, n_old), evaluate(number[y_true], y_pred, n_old)
+    for name in ("acc", "balanced_acc", "balanced_matching", "acc_v1"):
+        for one, other in zip(getattr(a, name), getattr(b, name), strict=True):
+            assert one == other if one is None else one == pytest.approx(other, abs=1e-9)
+
+
+def test_old_and_new_do_not_hang_on_the_numbers_of_clusters() -> None:
+    """Two matchings with the same items and mean recall: the one with more of Old, whatever the clusters are called."""
+    y = np.array([1, 3, 0, 0, 2])
+    for clusters in ([2, 2, 0, 1, 2], [0, 0, 1, 2, 0]):
+        got = evaluate(y, np.array(clusters), n_old=2)
+        assert got.balanced_acc == (37.5, 75.0, 0.0)
+        assert got.acc == (40.0, pytest.approx(200 / 3), 0.0)
+
+
+def test_every_matching_of_a_table_of_ones_is_as_good() -> None:
+    """40 classes of one item in each of 30 clusters: all pairs are tight, and Old classes come first."""
+    w = np.ones((40, 30), dtype=np.int64)
+    is_old = np.arange(40) % 2 == 0
+    matched = match(w, is_old=is_old)
+    assert matched.sum() == 30
+    assert matched[is_old].sum() == 20
+    np.testing.assert_array_equal(match(w[:, ::-1], is_old=is_old), matched)
 
 
 def test_golden_numbers() -> None:

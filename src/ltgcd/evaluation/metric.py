@@ -1,8 +1,10 @@
 """The metric: one Hungarian matching over all of D^u, instance and balanced accuracy, always both.
 
-METHODS §2. With w[p, t] = number of unlabelled items predicted p with true class t, the matching maximises Σ w. All is
-the matched share of D^u (v2); balanced All is the mean over the true classes of their recall r_t = w[map(t), t] / n_t
-(v2b, the paper's "average of per-class ACC"). Old and New are the same sums over the Old or the New classes.
+docs/methods.md §2. With w[p, t] = number of unlabelled items predicted p with true class t, the matching maximises Σ w.
+All is the matched share of D^u (v2); balanced All is the mean over the true classes of their recall
+r_t = w[map(t), t] / n_t (v2b, the paper's "average of per-class ACC"). Old and New are the same sums over the Old or
+the New classes. Of several matchings with the same Σ w the one with the greatest mean recall is taken, then the one with
+the most in Old (`ltgcd.graph.matching.match`), so that no figure depends on how the clusters are numbered.
 """
 
 from __future__ import annotations
@@ -135,8 +137,8 @@ def evaluate(
     classes, sizes = np.unique(y_true, return_counts=True)
     is_old = classes < n_old
     w = confusion(y_true, y_pred)
-    matched = match(w)
-    matched_balanced = match(w, "balanced")
+    matched = match(w, is_old=is_old)
+    matched_balanced = match(w, "balanced", is_old)
     return Evaluation(
         acc=accuracy(matched, sizes, is_old),
         balanced_acc=balanced_accuracy(matched, sizes, is_old),
