@@ -279,7 +279,7 @@ def test_one_class_and_fewer_items_than_neighbours(config: SelectionConfig) -> N
 
 
 def test_a_diffuse_classifier_is_noticed_and_sharpened() -> None:
-    """At τ_t = 1 cosines say nothing: e_ij ≈ −1, and as printed the outliers are the peaks (FINDINGS)."""
+    """At τ_t = 1 cosines say nothing: e_ij ≈ −1, and as printed the outliers are the peaks (docs/methods.md §10.2)."""
     x, logits, y, true = blobs((150, 120, 100, 80, 60, 40, 30, 20), d=16, noise=0.12)
     mended = select(x, logits, y, 1.0, dataclasses.replace(DEFAULT, floor=0.0))
     literal = select(x, logits, y, 1.0, dataclasses.replace(DEFAULT, floor=0.0, density="classifier"))
@@ -437,7 +437,7 @@ def test_prior_by_hand() -> None:
 
 
 def test_the_literal_prior_is_nearly_one_hot_and_the_normalised_one_nearly_uniform() -> None:
-    """METHODS §6.3 (c): counts up to 200, λ = 4.5, 100 classes: 0.98 on one class, or a ratio of 1.015."""
+    """docs/methods.md §6.3 c: counts up to 200, λ = 4.5, 100 classes: 0.98 on one class, or a ratio of 1.015."""
     counts = np.round(200 * 4.5 ** (-np.arange(100) / 99)).astype(np.int64)
     literal = prior(counts, LITERAL)
     assert literal[0] > 0.9

@@ -1,4 +1,4 @@
-"""From what a model says about every item to a class and a confidence (FINDINGS.md: smoothing, logit adjustment)."""
+"""From what a model says about every item to a class and a confidence (docs/methods.md §10.4)."""
 
 from __future__ import annotations
 
