@@ -1,4 +1,4 @@
-"""The metric, against numbers worked out by hand and a brute-force matcher; each pitfall of docs/methods.md §2 has a test."""
+"""The metric, against numbers worked out by hand and brute force; each pitfall of docs/methods.md §2 has a test."""
 
 from __future__ import annotations
 

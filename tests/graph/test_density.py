@@ -119,7 +119,7 @@ def test_thousands_of_classes_in_bounded_memory() -> None:
 
 
 def test_a_diffuse_classifier_turns_the_density_upside_down_and_calibration_turns_it_back() -> None:
-    """FINDINGS: with e_ij ≈ −1 the outliers become peaks (113 → 3540 there)."""
+    """With e_ij ≈ −1 the outliers become peaks: 3,540 instead of 113 of 14,671 items."""
     x, true, y = blobs()
     graph = knn_graph(x, 10)
     sharp, diffuse = cosine_logits(x, true, 0.02), cosine_logits(x, true, 1.0)

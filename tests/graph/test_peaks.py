@@ -1,4 +1,4 @@
-"""Peaks, their overlap and NMDS, against slow loops; every reading of METHODS §6.3 a, b and f."""
+"""Peaks, their overlap and NMDS, against slow loops; every reading of docs/methods.md §6.3 a, b and f."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 docs/methods.md §2. With w[p, t] = number of unlabelled items predicted p with true class t, the matching maximises Σ w.
 All is the matched share of D^u (v2); balanced All is the mean over the true classes of their recall
 r_t = w[map(t), t] / n_t (v2b, the paper's "average of per-class ACC"). Old and New are the same sums over the Old or
-the New classes. Of several matchings with the same Σ w the one with the greatest mean recall is taken, then the one with
-the most in Old (`ltgcd.graph.matching.match`), so that no figure depends on how the clusters are numbered.
+the New classes. Of several matchings with the same Σ w the one with the greatest mean recall is taken, then the one
+with the most in Old (`ltgcd.graph.matching.match`), so that no figure depends on how the clusters are numbered.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Density of every item on the kNN graph, d_i = mean over its neighbours of e_ij · a_ij (paper §3.3, METHODS §6.1).
+"""Density of every item on the kNN graph: d_i = mean over its neighbours of e_ij · a_ij.
 
-a_ij is the cosine of two neighbours and e_ij = 2 p_i·p_j − 1 their connectivity under a classifier. p_i·p_j is the
-probability that both are of one class, so e_ij stands for HiLander's linkage, +1 for the same class and −1 otherwise.
-A diffuse classifier breaks it: over K classes p_i·p_j falls to 1/K even for twins, every e_ij nears −1, the density
-turns upside down and outliers become its peaks (FINDINGS). `judge_classifier` notices that on labelled neighbours,
-says at which temperature the classifier can be used, or that the density does without it, and why.
+Paper §3.3, docs/methods.md §6.1. a_ij is the cosine of two neighbours and e_ij = 2 p_i·p_j − 1 their connectivity under
+a classifier. p_i·p_j is the probability that both are of one class, so e_ij stands for HiLander's linkage, +1 for the
+same class and −1 otherwise. A diffuse classifier breaks it: over K classes p_i·p_j falls to 1/K even for twins, every
+e_ij nears −1, the density turns upside down and outliers become its peaks (3,540 instead of 113 among 14,671 items).
+`judge_classifier` notices that on labelled neighbours, says at which temperature the classifier can be used, or that
+the density does without it, and why.
 """
 
 from __future__ import annotations

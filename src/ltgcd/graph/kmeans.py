@@ -1,4 +1,4 @@
-"""The k-means row of the paper's tables: no training, no labels inside the clustering (METHODS §4)."""
+"""The k-means row of the paper's tables: no training, no labels inside the clustering (docs/methods.md §4)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ TEMPERATURE = 0.1  # of the softmax over cosines that turns centres into a confi
 
 
 class Assignment(NamedTuple):
-    """Class and confidence of every item, and the centres (K, D) in the order of the classes."""
+    """Class (0 … K − 1, the known ones first) and confidence of every item (N,), and the centres (K, D) of the classes.
+
+    The centre of a class that there is no cluster for is 0.
+    """
 
     labels: NDArray[np.int64]
     confidence: NDArray[np.float32]
@@ -33,22 +36,27 @@ def cluster(x: NDArray[np.float32], k: int, random_state: int, n_init: int = 10)
         return KMeans(n_clusters=min(k, len(x)), n_init=n_init, random_state=random_state).fit(x)
 
 
-def name_clusters(clusters: NDArray[np.int64], y: NDArray[np.int64], n_old: int, k: int) -> NDArray[np.int64]:
-    """Class id of each cluster, shape (k,): matched known classes first, the others novel by falling size.
+def number_clusters(
+    clusters: NDArray[np.int64], y: NDArray[np.int64], n_clusters: int, n_old: int, k: int
+) -> NDArray[np.int64]:
+    """Class of each cluster, shape (n_clusters,), all different and below k: known classes first, then novel ones.
 
-    A cluster is matched to a known class by a Hungarian on the labelled items alone.
+    A cluster is matched to a known class by a Hungarian on the labelled items alone. The others are novel, by falling
+    size. Where known classes share a cluster, more clusters than novel classes are left: the smallest of them fill the
+    numbers of the known classes that went without.
     """
     labelled = y != UNLABELLED
-    w = np.zeros((n_old, k), dtype=np.int64)
+    w = np.zeros((n_old, n_clusters), dtype=np.int64)
     np.add.at(w, (y[labelled], clusters[labelled]), 1)
     known, matched = linear_sum_assignment(-w)
     held = w[known, matched] > 0
-    names = np.full(k, UNLABELLED, dtype=np.int64)
-    names[matched[held]] = known[held]
-    rest = np.flatnonzero(names == UNLABELLED)
-    by_size = rest[np.argsort(-np.bincount(clusters, minlength=k)[rest], kind="stable")]
-    names[by_size] = n_old + np.arange(len(by_size))
-    return names
+    numbers = np.full(n_clusters, UNLABELLED, dtype=np.int64)
+    numbers[matched[held]] = known[held]
+    rest = np.flatnonzero(numbers == UNLABELLED)
+    by_size = rest[np.argsort(-np.bincount(clusters, minlength=n_clusters)[rest], kind="stable")]
+    free = np.concatenate([np.arange(n_old, k), np.setdiff1d(np.arange(n_old), known[held])])
+    numbers[by_size] = free[: len(by_size)]
+    return numbers
 
 
 def fit(x: NDArray[np.floating], y: NDArray[np.int64], n_old: int, k: int, random_state: int) -> Assignment:
@@ -68,8 +76,8 @@ def fit(x: NDArray[np.floating], y: NDArray[np.int64], n_old: int, k: int, rando
     unit = normalise(x)
     model = cluster(unit[y == UNLABELLED], k, random_state)
     clusters = model.predict(unit).astype(np.int64)
-    names = name_clusters(clusters, y, n_old, len(model.cluster_centers_))
+    numbers = number_clusters(clusters, y, len(model.cluster_centers_), n_old, k)
     p = softmax(unit @ normalise(model.cluster_centers_).T, TEMPERATURE)
-    centres = np.zeros((int(names.max()) + 1, unit.shape[1]), dtype=np.float32)
-    centres[names] = model.cluster_centers_
-    return Assignment(names[clusters], p[np.arange(len(p)), clusters], centres)
+    centres = np.zeros((k, unit.shape[1]), dtype=np.float32)
+    centres[numbers] = model.cluster_centers_
+    return Assignment(numbers[clusters], p[np.arange(len(p)), clusters], centres)

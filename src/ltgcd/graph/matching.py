@@ -19,9 +19,7 @@ from scipy.optimize import linear_sum_assignment
 
 Matching = Literal["instance", "balanced"]
 
-RECALL_UNIT = (
-    26_771_144_400  # a recall of 1: every whole number to 26 divides it, so recalls of small classes are exact
-)
+RECALL_UNIT = 26_771_144_400  # a recall of 1: every number to 26 divides it, so that recalls of small classes are exact
 
 
 def confusion(classes: NDArray[np.int64], clusters: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -103,11 +101,11 @@ def _heaviest(rows: NDArray[np.int64], columns: NDArray[np.int64], weight: NDArr
 def _duals(
     rows: NDArray[np.int64], columns: NDArray[np.int64], weight: NDArray[np.int64], chosen: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The prices u of rows and v of columns, not negative, that prove a heaviest matching: u + v ≥ weight for all pairs.
+    """Prices u of rows and v of columns, 0 or more, that prove a matching the heaviest: u + v ≥ weight for all pairs.
 
-    u + v = weight for the chosen pairs, and an unmatched row or column costs 0. The least such v is the length of a
-    longest path: v_q ≥ v_p + weight_tq − weight_tp for the column p that row t is matched to (Bellman–Ford). Any
-    matching is as heavy if and only if all of its pairs are as tight and it holds all rows and columns of a price.
+    For the chosen pairs u + v = weight, and what is unmatched costs 0. The least such v is the length of a longest
+    path: v_q ≥ v_p + weight_tq − weight_tp for the column p that row t is matched to (Bellman–Ford). Another matching
+    is as heavy if and only if u + v = weight for all of its pairs and every row and column with a price is in it.
     """
     u, v = np.zeros(int(rows.max()) + 1, dtype=np.int64), np.zeros(int(columns.max()) + 1, dtype=np.int64)
     partner, own = np.full(len(u), -1), np.zeros(len(u), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Semi-supervised k-means, the assignment of Vaze et al.'s GCD (METHODS §4): labelled items keep their class.
+"""Semi-supervised k-means, the assignment of Vaze et al.'s GCD (docs/methods.md §4): labelled items keep their class.
 
 All restarts run side by side. In each round one matrix product compares the unlabelled rows with the centres that moved
 since the last round, of all restarts together. That is enough: for every row and restart two numbers are kept, the

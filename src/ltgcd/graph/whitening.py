@@ -1,6 +1,7 @@
 """Within-class whitening: directions in which labelled classes spread count less, for known and novel classes alike.
 
-FINDINGS.md: cheap, label-efficient, deterministic, and the neighbours of New items get purer too.
+Cheap, deterministic, few labels are enough, and the neighbours of New items get purer too: of ten, the share of an
+item's own class went from .466 to .498 on CIFAR-100 and from .583 to .606 on plankton.
 """
 
 from __future__ import annotations
