@@ -407,7 +407,7 @@ def test_a_run_that_went_on_has_no_minutes(
     bench.run(plan)
     (record,) = read_records(tmp_path / "results").values()
     assert record["minutes"] is None
-    assert record["balanced_acc"] == scored(tmp_path / "work" / "runs" / record["key"])["balanced_acc"]
+    assert record["balanced_acc"] == scored(Run(tmp_path / "work" / "runs" / record["key"]))["balanced_acc"]
 
 
 # ---------------------------------------------------------------- what the page says

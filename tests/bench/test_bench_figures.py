@@ -17,13 +17,18 @@ from conftest import ROOT
 from ltgcd.bench import figures
 from ltgcd.bench.cells import _sizes
 from ltgcd.bench.charts import NEW, OLD, mistaken, thirds_of
-from ltgcd.bench.density_map import DensityMap, _apart, mapped, shown_classes
+from ltgcd.bench.density_map import DensityMap, _apart, mapped, searched_features, shown_classes
 from ltgcd.bench.figures import Evidence, draw_figures
 from ltgcd.bench.tables import cells_of, read_settings, read_tables
 from ltgcd.cli import app
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import UNLABELLED
-from ltgcd.training.selection import SelectionConfig, select
+from ltgcd.training.config import changed
+from ltgcd.training.feature_graph import FeatureGraph
+from ltgcd.training.fit import fit_model
+from ltgcd.training.methods import METHODS
+from ltgcd.training.problem import Problem
+from ltgcd.training.selection import SelectionConfig, neighbour_graphs, select
 
 TABLES = ROOT / "benchmarks" / "tables"
 GROUPS, THIRDS = ("all", "old", "new"), ("many", "medium", "few")
@@ -242,7 +247,7 @@ def blobs() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 def small_map() -> DensityMap:
     x, logits, y, truth = blobs()
     names = tuple(f"class_{place}" for place in range(10))
-    return mapped(x, logits, y, truth, names, 6, 0.1, SelectionConfig(k=5, k_s=8), "blobs")
+    return mapped(x, x, logits, y, truth, names, 6, 0.1, SelectionConfig(k=5, k_s=8), "blobs")
 
 
 def test_classes_of_the_map_are_chosen_by_size() -> None:
@@ -250,6 +255,32 @@ def test_classes_of_the_map_are_chosen_by_size() -> None:
     assert shown_classes(sizes, 6).tolist() == [1, 2, 4, 5, 0, 7, 8, 6]
     assert shown_classes(np.array([4, 6, 9]), 2).tolist() == [1, 0, 2]
     assert shown_classes(np.array([4, 6]), 2).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("graph", ["start", "epoch"])
+def test_the_map_searches_neighbours_where_the_run_did(graph: str) -> None:
+    """The default on frozen features selects by neighbours before training, whatever the adapter has learnt since."""
+    x, _, y, _ = blobs()
+    changes = {"schedule.epochs": 3, "schedule.batch_size": 32, "selection.graph": graph}
+    experiment = changed(METHODS["ltgcd"].preset("frozen"), changes)
+    selected: list[np.ndarray] = []
+
+    def counted(whole: FeatureGraph, *rest: Any) -> Any:
+        selected.append(whole.features)
+        return neighbour_graphs(whole, *rest)
+
+    with (
+        mock.patch("ltgcd.training.methods.ltgcd.neighbour_graphs", counted),
+        mock.patch("ltgcd.training.selection.neighbour_graphs", counted),
+    ):
+        fit = fit_model(Problem(x, y, 6, 10), experiment)
+    found = searched_features(fit.fitted, x, fit.features, experiment.method.selection)
+    if graph == "start":
+        (before,) = selected
+        np.testing.assert_allclose(found / np.linalg.norm(found, axis=1, keepdims=True), before, atol=1e-5)
+        assert not np.allclose(found, fit.features, atol=1e-3)
+    else:
+        assert found is fit.features
 
 
 def test_the_map_shows_what_the_selection_selects() -> None:

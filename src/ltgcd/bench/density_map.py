@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from ltgcd.bench.cells import Problem
 from ltgcd.bench.tables import Cell
@@ -101,11 +102,12 @@ def density_map(problem: Problem, run: Path, cell: Cell, title: str) -> DensityM
     assert truth is not None
     x = np.asarray(vectors(problem.source), dtype=np.float32)
     fitted = FittedModel.from_state(*Run(run).read_model(), _no_tail)
-    found, outputs = predict(fitted.model, VectorViews(x), np.arange(len(x)), torch.device("cpu"))
+    trained, outputs = predict(fitted.model, VectorViews(x), np.arange(len(x)), torch.device("cpu"))
     method = changed(METHODS["ltgcd"].preset("frozen", cell.preset or "default"), cell.changes).method  # type: ignore[arg-type]
     assert isinstance(method, LTGCDConfig)
     return mapped(
-        found.numpy(),
+        trained.numpy(),
+        searched_features(fitted, x, trained.numpy(), method.selection),
         outputs["logits"].numpy(),
         collection.y,
         truth.y_true,
@@ -117,8 +119,23 @@ def density_map(problem: Problem, run: Path, cell: Cell, title: str) -> DensityM
     )
 
 
+def searched_features(
+    fitted: FittedModel, x: NDArray[np.float32], trained: NDArray[np.float32], config: SelectionConfig
+) -> NDArray[np.float32]:
+    """The features (N, d) among which a run on frozen features searched its neighbours.
+
+    Those before training, which the model's first layer makes of `x` (N, D), or those that it has `trained` (N, d).
+    """
+    if config.graph == "epoch":
+        return trained
+    assert isinstance(fitted.model.tail, nn.Sequential)
+    before: torch.Tensor = fitted.model.tail[0](torch.from_numpy(x))
+    return before.numpy()
+
+
 def mapped(
     features: NDArray[np.floating],
+    searched: NDArray[np.floating],
     logits: NDArray[np.floating],
     y: NDArray[np.int64],
     y_true: NDArray[np.int64],
@@ -128,13 +145,17 @@ def mapped(
     config: SelectionConfig,
     title: str,
 ) -> DensityMap:
-    """The same from arrays: h (N, D) and cosines to the prototypes (N, K); see `ltgcd.training.selection.select`."""
+    """The same from arrays: h (N, D), what neighbours are searched in (N, d), and cosines to the prototypes (N, K).
+
+    See `ltgcd.training.selection.select`.
+    """
     rows = np.flatnonzero(y == UNLABELLED)
-    graphs = neighbour_graphs(FeatureGraph(features), y, config)
+    graphs = neighbour_graphs(FeatureGraph(searched), y, config)
     chosen = select(features, logits, y, temperature, config, graphs)
     p = softmax(logits, temperature)
     peaks, used = dense_items(graphs, logits, p, y, temperature, dataclasses.replace(config, suppress=False))
-    graph = knn_graph(features[rows], config.k)
+    alone = config.pool == "unlabelled"
+    graph = graphs.pool.first(config.k) if alone else knn_graph(searched[rows], config.k)
     own = None if used.form == "affinity" else softmax(logits[rows], used.temperature)
     d = density(graph, own, config.k)
     sizes = np.bincount(y_true[rows], minlength=len(class_names))
