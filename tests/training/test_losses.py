@@ -1,4 +1,4 @@
-"""The losses against plain Python loops written from the equations of docs/methods.md §3, §6, and against cases by hand."""
+"""The losses against plain loops written from the equations of docs/methods.md §3 and §6, and against cases by hand."""
 
 from __future__ import annotations
 

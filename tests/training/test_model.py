@@ -99,6 +99,7 @@ def test_a_last_stage_is_asked_for_where_one_was_trained() -> None:
         ({"n_old": -1}, "its numbers are impossible"),
         ({"temperature": 0.0}, "its numbers are impossible"),
         ({"temperature": float("nan")}, "'temperature' is no number"),
+        ({"temperature": 10**400}, "'temperature' is no number"),
         ({"adjustment": []}, "'adjustment' is no number"),
         ({"regime": "thawed"}, "'regime' or 'head' is not what it can be"),
         ({"regime": []}, "'regime' or 'head' is not what it can be"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -32,6 +31,7 @@ from ltgcd.training.smoothing import adjusted
 
 TEST_BATCH = 256
 CPU_ROWS = 128
+LARGEST = 2**53  # number in a description
 
 
 class Standardise(nn.Module):
@@ -267,10 +267,10 @@ def extended(
 
 
 def _number(description: dict[str, Any], name: str, *, whole: bool = False) -> float:
-    value = description.get(name)
-    if type(value) not in ((int,) if whole else (int, float)) or not math.isfinite(value):  # type: ignore[arg-type]
+    value: Any = description.get(name)
+    # A boolean is an int to Python, and a file may hold a number that is not finite or too large to compute with.
+    if type(value) not in ((int,) if whole else (int, float)) or not abs(value) < LARGEST:
         raise _damaged(f"'{name}' is no {'whole ' if whole else ''}number")
-    assert value is not None
     return value  # type: ignore[no-any-return]
 
 
