@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ltgcd.bench.cells import Workshop
 from ltgcd.bench.tables import cell_of, read_settings, read_tables
 from ltgcd.data.collection import UNLABELLED
-from ltgcd.discovery.rehearsal import PARTS, Hidden, judge, problems
+from ltgcd.discovery.rehearsal import PARTS, Hidden, judge, with_hidden_classes
 from ltgcd.graph.knn import knn_graph
 from ltgcd.run.train import vectors
 from ltgcd.training.config import changed
@@ -45,27 +45,27 @@ ROUNDS = (0, 1, 2, 3)
 DEFAULT = ("default", 1, 0.5)
 
 
-def scores(p: NDArray[np.float32], sizes: NDArray[np.int64], task: Problem, hidden: Hidden) -> dict[str, float]:
+def scores(p: NDArray[np.float32], sizes: NDArray[np.int64], problem: Problem, hidden: Hidden) -> dict[str, float]:
     """Mean recall, in percent, of the visible and of the hidden classes of a rehearsal."""
-    said = judge(hidden.asked, p[hidden.asked], sizes, task.y[hidden.asked], hidden.visible)
+    said = judge(hidden.asked, p[hidden.asked], sizes, problem.y[hidden.asked], hidden.visible)
     recall = {c: said.right[said.classes == c].mean() for c in np.unique(said.classes)}
     away = np.isin(list(recall), said.classes[said.hidden])
     values = np.array(list(recall.values()))
     return {name: round(100 * float(values[mask].mean()), 2) for name, mask in (("old", ~away), ("new", away))}
 
 
-def rehearsed(task: Problem, hidden: Hidden, number: int, changes: dict[str, Any]) -> list[dict[str, Any]]:
+def rehearsed(problem: Problem, hidden: Hidden, number: int, changes: dict[str, Any]) -> list[dict[str, Any]]:
     """Train once, and score every adjustment and smoothing of what came out."""
     experiment = changed(METHODS["ltgcd"].preset("frozen"), {**changes, "adjustment": 0.0, "smoothing": 0})
     fit = fit_model(
-        task._replace(y=hidden.y, n_old=len(hidden.visible), random_state=task.random_state + number), experiment
+        problem._replace(y=hidden.y, n_old=len(hidden.visible), random_state=problem.random_state + number), experiment
     )
     graph, lines = knn_graph(fit.features, 10), []
     for rounds in ROUNDS:
         p = smoothed(fit.alone, graph, hidden.y, rounds)
         prior = class_prior(p[hidden.y == UNLABELLED])
         for strength in STRENGTHS:
-            found = scores(adjusted(p, prior, strength), fit.fitted.sizes, task, hidden)
+            found = scores(adjusted(p, prior, strength), fit.fitted.sizes, problem, hidden)
             lines.append({"smoothing": rounds, "adjustment": strength, **found})
     return lines
 
@@ -88,12 +88,12 @@ def run(work: Path, kept: Path, names: list[str]) -> list[dict[str, Any]]:
                 continue
             cell = cell_of(table, column, table.rows[0], settings, None, "frozen", seed)
             source = workshop.prepared(cell).source
-            task = Problem(vectors(source), source.collection.y, cell.n_old, cell.n_old + cell.n_new, seed)
-            hidden = problems(task, PARTS)
+            problem = Problem(vectors(source), source.collection.y, cell.n_old, cell.n_old + cell.n_new, seed)
+            hidden = with_hidden_classes(problem, PARTS)
             for n, name in missing:
-                share = round(cell.n_new / task.k, 4)
+                share = round(cell.n_new / problem.k, 4)
                 about = {"dataset": dataset, "new_share": share, "seed": seed, "problem": n, "trained": name}
-                new = [{**about, **line} for line in rehearsed(task, hidden[n - 1], n, TRAINED[name])]
+                new = [{**about, **line} for line in rehearsed(problem, hidden[n - 1], n, TRAINED[name])]
                 with kept.open("a") as file:
                     file.writelines(json.dumps(line) + "\n" for line in new)
                 lines += new

@@ -36,8 +36,8 @@ def main() -> None:
     source = Workshop(options.work, None, settings).prepared(cell).source
     collection = source.collection
     k = cell.n_old + cell.n_new
-    task = Problem(vectors(source), collection.y, collection.n_old, k, 0)
-    held_out = hold_out(task.y, HELD_OUT, task.random_state)[1]
+    problem = Problem(vectors(source), collection.y, collection.n_old, k, 0)
+    held_out = hold_out(problem.y, HELD_OUT, problem.random_state)[1]
     rows = np.flatnonzero(held_out >= 0)
     true = held_out[rows]
     print("| method | " + " | ".join(f"learning rate {rate:g}" for rate in RATES) + " | the preset's |")
@@ -48,7 +48,7 @@ def main() -> None:
         line = []
         for rate in RATES:
             experiment = changed(preset, {"schedule.learning_rate": rate, "held_out": HELD_OUT})
-            said = fit_model(task, experiment).probabilities[rows].argmax(axis=1)
+            said = fit_model(problem, experiment).probabilities[rows].argmax(axis=1)
             line.append(100 * np.mean([(said[true == c] == c).mean() for c in np.unique(true)]))
         shown = " | ".join(f"**{v:.1f}**" if v == max(line) else f"{v:.1f}" for v in line)
         print(f"| {method} | {shown} | {own:g} |", flush=True)
