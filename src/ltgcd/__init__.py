@@ -9,23 +9,39 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ltgcd.class_number.estimate import KEstimate, estimate_k
     from ltgcd.common.errors import InputError
     from ltgcd.data.collection import Collection, Source, Truth
     from ltgcd.data.sources import read_source, write_source
     from ltgcd.data.splits import SplitConfig, draw_split
+    from ltgcd.discovery.discover import Discovery, Task, configure, discover
     from ltgcd.estimator import CategoryDiscovery
     from ltgcd.evaluation.metric import Evaluation, evaluate
+    from ltgcd.features.backbones import load_backbone
+    from ltgcd.features.cache import open_features
+    from ltgcd.features.embed import embed
+    from ltgcd.run.directory import Run
 
 _HOME = {
     "CategoryDiscovery": "estimator",
     "Collection": "data.collection",
+    "Discovery": "discovery.discover",
     "Evaluation": "evaluation.metric",
     "InputError": "common.errors",
+    "KEstimate": "class_number.estimate",
+    "Run": "run.directory",
     "Source": "data.collection",
     "SplitConfig": "data.splits",
+    "Task": "discovery.discover",
     "Truth": "data.collection",
+    "configure": "discovery.discover",
+    "discover": "discovery.discover",
     "draw_split": "data.splits",
+    "embed": "features.embed",
+    "estimate_k": "class_number.estimate",
     "evaluate": "evaluation.metric",
+    "load_backbone": "features.backbones",
+    "open_features": "features.cache",
     "read_source": "data.sources",
     "write_source": "data.sources",
 }
@@ -33,13 +49,23 @@ _HOME = {
 __all__ = [
     "CategoryDiscovery",
     "Collection",
+    "Discovery",
     "Evaluation",
     "InputError",
+    "KEstimate",
+    "Run",
     "Source",
     "SplitConfig",
+    "Task",
     "Truth",
+    "configure",
+    "discover",
     "draw_split",
+    "embed",
+    "estimate_k",
     "evaluate",
+    "load_backbone",
+    "open_features",
     "read_source",
     "write_source",
 ]
@@ -49,3 +75,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - any of the names above
     if name not in _HOME:
         raise AttributeError(f"module 'ltgcd' has no attribute '{name}'")
     return getattr(importlib.import_module(f"ltgcd.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,7 +6,7 @@ and confidences to the last bit. What `save` writes is a run directory, which ev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -61,6 +61,8 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     labels_from : {"collection", "elsewhere"}
         Whether the labelled items are a part of the collection or were gathered beside it, for the estimate of the
         number of classes (`ltgcd.class_number.estimate.estimate_k`).
+    unlabelled : hashable, optional
+        What stands for an unlabelled item in y, besides None and NaN: -1 by default. None where -1 is a class of yours.
     random_state : int
         Seed. The same seed and data give the same labels, in any order of the rows.
 
@@ -107,6 +109,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         settings: dict[str, Any] | None = None,
         rehearsals: int | Literal["auto"] = "auto",
         labels_from: str = "collection",
+        unlabelled: Hashable | None = UNLABELLED,
         random_state: int = 0,
     ) -> None:
         self.n_classes = n_classes
@@ -116,6 +119,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.settings = settings
         self.rehearsals = rehearsals
         self.labels_from = labels_from
+        self.unlabelled = unlabelled
         self.random_state = random_state
 
     # ------------------------------------------------------------ fit
@@ -135,7 +139,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         X : array-like or DataFrame, shape (N, D)
             Embeddings.
         y : array-like, shape (N,)
-            Labels of any kind (strings, numbers, …); None, NaN or -1 for an unlabelled item.
+            Labels of any kind (strings, numbers, …); None, NaN or -1 (`unlabelled`) for an unlabelled item.
         store : FeatureStore, optional
             What `ltgcd.open_features` gives for the folder of ``ltgcd embed --views 4``, of the same N items in the
             same order: the last stage of the backbone is then trained on its cached views.
@@ -143,7 +147,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             Backbone weights that the store was made with, where they are not the usual ones.
         """
         x = self._vectors(X, reset=True)
-        codes, known = encode_labels_of_any_kind(y, len(x))
+        codes, known = encode_labels_of_any_kind(y, len(x), self.unlabelled)
         if not known:
             raise InputError("No item is labelled; label a few items of at least one class.")
         config = self._configured(len(known), len(x), store)
@@ -248,7 +252,8 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         """
         check_is_fitted(self)
         x = self._vectors(X_new)
-        codes, classes = encode_labels_of_any_kind(np.full(len(x), UNLABELLED) if y_new is None else y_new, len(x))
+        given_labels = [None] * len(x) if y_new is None else y_new
+        codes, classes = encode_labels_of_any_kind(given_labels, len(x), self.unlabelled)
         held = {label: code for code, label in enumerate(self.classes_.tolist())}
         unheard = [label for label in classes if label not in held]
         names = [*self.classes_.tolist(), *unheard]
@@ -441,7 +446,8 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         if features is None:
             raise InputError(f"{folder} keeps no features of its items, which a model needs to be updated.")
         kept = config.get("estimator") or {}
-        self = cls(**kept.get("parameters", _parameters(config, model.fitted)))
+        parameters = kept.get("parameters") or _parameters(config, model.fitted)
+        self = cls(**{"unlabelled": None, **parameters})  # what is missing was None
         ids = table.column("id").combine_chunks()
         at = positions(ids, labels.ids, f"the labels of {run}", "restore them")
         n_old, names = model.fitted.n_old, list(labels.class_names)
@@ -476,6 +482,7 @@ def _parameters(config: dict[str, Any], fitted: FittedModel) -> dict[str, Any]:
         "method": config["method"],
         "rehearsals": config.get("rehearsals", 0),
         "labels_from": config.get("labels_from", "collection"),
+        "unlabelled": UNLABELLED,
         "random_state": config.get("random_state", 0),
     }
 
@@ -504,7 +511,7 @@ def _items(items: Items | Sequence[Any] | None, x: NDArray[np.float32]) -> Items
 
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters as TOML can hold them: no numbers of NumPy's, and None left out, which is what a missing one is."""
+    """Parameters as TOML can hold them: no numbers of NumPy's, and None left out."""
     return {
         name: _plain(value) if isinstance(value, dict) else value.item() if isinstance(value, np.generic) else value
         for name, value in parameters.items()

@@ -121,7 +121,7 @@ def test_a_run_that_has_no_page_says_why(tmp_path: Path, npz) -> None:
     run = make_run(tmp_path / "run", digits_source())
     for options, words in (
         ((), "--features"),
-        (("--source", texts), "give its features"),
+        (("--source", texts), "give --features"),
         (("--source", npz()), "not in the source"),
         (("--source", tmp_path / "gone.npz"), "is not there"),
     ):

@@ -40,7 +40,7 @@ SELECTED = "selected.jsonl"  # λ of S with true labels, an epoch a line
 GRAPH = 40  # neighbours that every setting of the ablations gets along with
 
 
-class Problem(NamedTuple):
+class Prepared(NamedTuple):
     """A split with its features: the source, cached views where the last stage is trained, and the summary."""
 
     source: Source
@@ -68,7 +68,7 @@ class Workshop:
     data: Path | None
     settings: dict[str, Setting]
     notify: Notify = silent
-    _problem: tuple[tuple[Any, ...], Problem] | None = field(default=None, init=False)
+    _problem: tuple[tuple[Any, ...], Prepared] | None = field(default=None, init=False)
     _pool: tuple[tuple[Any, ...], Pool] | None = field(default=None, init=False)
 
     def run(self, cell: Cell) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Workshop:
 
     # ------------------------------------------------------------ data
 
-    def prepared(self, cell: Cell) -> Problem:
+    def prepared(self, cell: Cell) -> Prepared:
         """The split of a cell with its features; the last one is kept."""
         split = (cell.dataset, cell.split, cell.imbalance, cell.n_old, cell.n_new, cell.seed)
         deciding = (*split, cell.backbone, cell.image_size, cell.views)
@@ -95,11 +95,11 @@ class Workshop:
             self._problem = (deciding, self._made(cell))
         return self._problem[1]
 
-    def _made(self, cell: Cell) -> Problem:
+    def _made(self, cell: Cell) -> Prepared:
         pool = self._pool_of(cell)
         source, summary = as_split(pool, cell)
         if cell.regime != "last-stage":
-            return Problem(source, None, summary)
+            return Prepared(source, None, summary)
         folder = self._features(cell)
         setting = self.settings[cell.backbone or ""]
         held = open_features(folder, verify=False).ids if (folder / "index.parquet").is_file() else pa.array([])
@@ -112,7 +112,7 @@ class Workshop:
             )
         store = open_features(folder, verify=False)
         x = vectors(read_source(folder))
-        return Problem(_with_vectors(source, x[rows_in(store, source.collection)]), store, summary)
+        return Prepared(_with_vectors(source, x[rows_in(store, source.collection)]), store, summary)
 
     def _pool_of(self, cell: Cell) -> Pool:
         """The dataset's training part; for the frozen regime with the features of all of it as its items."""
@@ -148,7 +148,7 @@ class Workshop:
 
     # ------------------------------------------------------------ training
 
-    def _train(self, cell: Cell, problem: Problem) -> dict[str, Any]:
+    def _train(self, cell: Cell, problem: Prepared) -> dict[str, Any]:
         run = Run(self.work / "runs" / cell.key)
         if run.begun and _config(run).get("settings", {}) != settings_of(cell):
             run.remove()  # of presets that have changed since, or of an earlier version
@@ -287,7 +287,7 @@ def _rounded(scores: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _estimated(cell: Cell, problem: Problem) -> dict[str, Any]:
+def _estimated(cell: Cell, problem: Prepared) -> dict[str, Any]:
     """K̂ with its interval and time; with changed settings, of the paper's search alone."""
     collection, truth = problem.source.collection, problem.source.truth
     assert truth is not None

@@ -7,7 +7,6 @@ choose what is shown and colour it.
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -15,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ltgcd.bench.cells import Problem
+from ltgcd.bench.cells import Prepared
 from ltgcd.bench.tables import Cell
 from ltgcd.common.errors import InputError
 from ltgcd.common.numerics import softmax
@@ -84,15 +83,15 @@ def shown_classes(sizes: NDArray[np.int64], n_old: int) -> NDArray[np.int64]:
     return np.concatenate([old[:3], old[3:][-2:], middle]).astype(np.int64)
 
 
-def density_map(problem: Problem, run: Path, cell: Cell, title: str) -> DensityMap:
+def density_map(problem: Prepared, run: Run, cell: Cell, title: str) -> DensityMap:
     """The picture of a finished run of our method, in the frozen regime.
 
     Parameters
     ----------
-    problem : Problem
+    problem : Prepared
         Source with features and truth.
-    run : path
-        Run directory, for the model.
+    run : Run
+        The run, for the model.
     cell : Cell
         What was run, for the settings of the selection.
     title : str
@@ -101,7 +100,7 @@ def density_map(problem: Problem, run: Path, cell: Cell, title: str) -> DensityM
     collection, truth = problem.source.collection, problem.source.truth
     assert truth is not None
     x = np.asarray(vectors(problem.source), dtype=np.float32)
-    fitted = FittedModel.from_state(*Run(run).read_model(), _no_tail)
+    fitted = FittedModel.from_state(*run.read_model(), _no_tail)
     trained, outputs = predict(fitted.model, VectorViews(x), np.arange(len(x)), torch.device("cpu"))
     method = changed(METHODS["ltgcd"].preset("frozen", cell.preset or "default"), cell.changes).method  # type: ignore[arg-type]
     assert isinstance(method, LTGCDConfig)

@@ -32,6 +32,7 @@ from ltgcd.bench.runner import FIGURES, Bench
 from ltgcd.bench.tables import Column, Row, Setting, Table, cell_of, regime_of, setting_of
 from ltgcd.common.files import atomic_path
 from ltgcd.report.k_plot import INK, MUTED, repeatable
+from ltgcd.run.directory import Run
 from ltgcd.run.train import Notify, silent
 
 WIDTH = 7.0  # inches: 672 px as SVG
@@ -317,8 +318,8 @@ def write_figures(bench: Bench, seeds: int = 3, backbone: str | None = None, reg
     for column, row in places:
         assert main is not None
         cell = cell_of(main, column, row, bench.settings, backbone, "frozen", 0)
-        run = bench.workshop.work / "runs" / cell.key
-        if (run / "model.toml").is_file():
+        run = Run(bench.workshop.work / "runs" / cell.key)
+        if run.finished:
             bench.notify(f"mapping the items of {column.title}")
             picture = density_map(bench.workshop.prepared(cell), run, cell, column.title)
     if picture is None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import sys
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from ltgcd.cli import bench, common, data, discovery, output, run
+from ltgcd.common.processes import is_first_process
 
 app = typer.Typer(
     name="ltgcd",
@@ -58,9 +58,8 @@ app.command()(bench.bench)
 
 def main() -> NoReturn:
     """Entry point of the ``ltgcd`` command. With ``--json`` a wrong option, too, is one object on stdout."""
-    # Of several processes that torchrun started, the first one speaks. A RANK alone may be anybody's.
-    if os.environ.get("RANK", "0") != "0" and {"WORLD_SIZE", "MASTER_ADDR"} <= set(os.environ):
-        sys.stdout = io.StringIO()
+    if not is_first_process():
+        sys.stdout = io.StringIO()  # of several processes that torchrun started, the first one speaks
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
     try:

@@ -17,33 +17,45 @@ from ltgcd.data.collection import UNLABELLED
 KINDS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str, "bool": lambda text: text == "True"}
 
 
-def encode_labels_of_any_kind(y: ArrayLike | None, n: int) -> tuple[NDArray[np.int64], list[Any]]:
+def encode_labels_of_any_kind(
+    y: ArrayLike | None, n: int, unlabelled: Hashable | None = UNLABELLED
+) -> tuple[NDArray[np.int64], list[Any]]:
     """Codes (n,) of labels, -1 for an unlabelled item, and the classes, ascending, that the codes are places in.
 
     Parameters
     ----------
     y : array-like, shape (n,)
-        Labels of any hashable kind; None, NaN (also pandas' NA) and the number -1 are unlabelled.
+        Labels of any hashable kind; None and NaN (also pandas' NA) are unlabelled.
     n : int
         Number of items.
+    unlabelled : hashable, optional
+        What else stands for an unlabelled item: -1 by default, and then no number may be below it.
     """
     values = _one_column(y, n)
     if values.dtype.kind in "iuf":
-        return _numbers(values)
+        return _numbers(values, unlabelled)
     objects = values.astype(object)
     for value in objects:
         if not isinstance(value, Hashable):
             raise InputError(f"Unknown label type: {type(value).__name__} can't be a label, for it is not hashable.")
-    classes = _ascending({value for value in objects if not _is_missing(value)})
+    missing = [_is_missing(value) or (unlabelled is not None and value == unlabelled) for value in objects]
+    classes = _ascending({value for value, gone in zip(objects, missing, strict=True) if not gone})
     number = {value: code for code, value in enumerate(classes)}
-    codes = [UNLABELLED if _is_missing(value) else number[value] for value in objects]
+    codes = [UNLABELLED if gone else number[value] for value, gone in zip(objects, missing, strict=True)]
     return np.array(codes, dtype=np.int64), classes
 
 
 def _one_column(y: ArrayLike | None, n: int) -> NDArray[Any]:
     if y is None:
         raise InputError("CategoryDiscovery requires y to be passed, but the target y is None.")
-    values: NDArray[Any] = np.asarray(y) if hasattr(y, "dtype") else np.asarray(list(y), dtype=_dtype(list(y)))  # type: ignore[arg-type]
+    values: NDArray[Any]
+    if hasattr(y, "dtype") or hasattr(y, "__array__"):
+        values = np.asarray(y)
+    else:
+        listed = list(y)  # type: ignore[arg-type]
+        values = np.empty(len(listed), dtype=object)
+        values[:] = listed
+        values = np.asarray(listed) if _are_numbers(listed) else values
     if values.ndim == 2 and values.shape[1] == 1:
         warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=4)
         values = values.ravel()
@@ -54,26 +66,29 @@ def _one_column(y: ArrayLike | None, n: int) -> NDArray[Any]:
     return values
 
 
-def _dtype(values: list[Any]) -> Any:  # noqa: ANN401 - a NumPy type, or None for NumPy's own choice
-    """Object, unless all are plain numbers: NumPy would make strings of numbers that stand beside strings."""
-    plain = all(isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in values)
-    return None if plain and values else object
+def _are_numbers(values: list[Any]) -> bool:
+    """Whether all are plain numbers: of others NumPy would make strings, or tables of tuples."""
+    return bool(values) and all(
+        isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in values
+    )
 
 
-def _numbers(values: NDArray[Any]) -> tuple[NDArray[np.int64], list[Any]]:
+def _numbers(values: NDArray[Any], unlabelled: Hashable | None) -> tuple[NDArray[np.int64], list[Any]]:
     """Codes and classes of a numeric array, without a Python loop."""
     if values.dtype.kind == "f":
         if np.isinf(values).any():
             raise InputError("Input y contains infinity or a value too large for dtype('float64').")
-        missing = np.isnan(values) | (values == UNLABELLED)
+        missing = np.isnan(values)
         held = values[~missing]
         if not np.array_equal(held, np.floor(held)):
             raise InputError("Unknown label type: continuous. Numbers that are labels are whole.")
     else:
-        missing = values == UNLABELLED if values.dtype.kind == "i" else np.zeros(len(values), dtype=np.bool_)
-    least = values[~missing].min() if not missing.all() else 0
-    if least < UNLABELLED:
-        raise InputError(f"y holds {least}; labels are 0 or more, and -1 for an unlabelled item.")
+        missing = np.zeros(len(values), dtype=np.bool_)
+    if unlabelled is not None:
+        missing |= values == unlabelled
+        least = values[~missing].min(initial=0)
+        if unlabelled == UNLABELLED and least < UNLABELLED:
+            raise InputError(f"y holds {least}; labels are 0 or more, and -1 for an unlabelled item.")
     classes, place = np.unique(values[~missing], return_inverse=True)
     codes = np.full(len(values), UNLABELLED, dtype=np.int64)
     codes[~missing] = place
@@ -83,8 +98,7 @@ def _numbers(values: NDArray[Any]) -> tuple[NDArray[np.int64], list[Any]]:
 def _is_missing(value: Any) -> bool:  # noqa: ANN401 - a label of any kind
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    return number and bool(value != value or value == UNLABELLED)  # noqa: PLR0124 - NaN is not equal to itself
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
 def _ascending(values: set[Any]) -> list[Any]:

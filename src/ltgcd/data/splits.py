@@ -1,4 +1,4 @@
-"""Known and novel classes, the labelled part and long-tail profiles: the data protocol of METHODS §1.
+"""Known and novel classes, the labelled part and long-tail profiles: the data protocol of docs/methods.md §1.
 
 Every draw uses NumPy's legacy generator, whose stream is frozen: (dataset, preset, λ, seed) gives the same split on
 every machine and with every NumPy.
@@ -93,7 +93,7 @@ class Split:
 
 
 def exponential_profile(head: int, imbalance: float, n_classes: int) -> NDArray[np.int64]:
-    """n_i = ⌊n_1 · λ^(−i/(C−1))⌋ for i = 0 … C−1 (METHODS §1.5).
+    """n_i = ⌊n_1 · λ^(−i/(C−1))⌋ for i = 0 … C−1 (docs/methods.md §1.5).
 
     The small term keeps a value that is whole in exact arithmetic from falling below it.
     """
@@ -109,7 +109,7 @@ def exponential_profile(head: int, imbalance: float, n_classes: int) -> NDArray[
 
 
 def draw_instances(is_old: NDArray[np.bool_], share: float, seed: int) -> NDArray[np.bool_]:
-    """Labelled items by instance (METHODS §1.2): ``int(share · n)`` of the n Old items, uniformly, in pool order."""
+    """Labelled items by instance (docs/methods.md §1.2): ``int(share · n)`` of the n Old items, uniformly."""
     old = np.flatnonzero(is_old)
     labelled = np.zeros(len(is_old), dtype=np.bool_)
     labelled[old[np.random.RandomState(seed).choice(len(old), size=int(share * len(old)), replace=False)]] = True
@@ -351,7 +351,7 @@ def _check_same_split(folder: Path, checksum: str) -> None:
     if folder.is_file():
         raise InputError(f"{folder} is a file; give a folder with --out.")
     path = folder / "split.parquet"
-    if path.is_file() and not (folder / "config.toml").exists():
+    if path.is_file():  # a run has a table of this name too, but no split is noted in it
         found = read_metadata(parquet_file(path).schema_arrow).get("split", {}).get("checksum")
         if found == checksum:
             return

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,8 +131,6 @@ def configure(
     """
     chosen, experiment = get_method(method), None
     if chosen.trained:
-        if preset not in get_args(Preset):
-            raise InputError(f"There is no preset '{preset}'; choose one of {', '.join(get_args(Preset))}.")
         experiment = changed(chosen.preset(regime, preset), changes or {})
         check_experiment(experiment, n_processes, keeps=keeps_checkpoints)
     elif changes:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from ltgcd.data.collection import UNLABELLED, seed_after
-from ltgcd.training.calibration import LEAST, Calibration, calibrate
+from ltgcd.training.calibration import LEAST, Calibration, learn_calibration
 from ltgcd.training.checkpoints import Checkpoints
 from ltgcd.training.config import Experiment
 from ltgcd.training.distributed import World
@@ -187,7 +187,7 @@ def _learnt(said: Rehearsed, novel_share: float, random_state: int) -> Calibrati
         # Nothing was there to be found: what is said about novel labels would only ever be that they are wrong.
         said = Rehearsed(*(column[~said.novel] for column in said))  # type: ignore[arg-type]
     weights = expected_weights(said.novel, said.hidden, novel_share)
-    return calibrate(
+    return learn_calibration(
         said.confidence, said.right, said.novel, said.size, said.classes, said.items, weights, random_state
     )
 

@@ -32,6 +32,7 @@ from ltgcd.run.items import Features
 from ltgcd.run.predict import RunModel, embed_new, load_run_model, model_views
 from ltgcd.run.report import draw_report
 from ltgcd.run.train import Notify, silent, vectors
+from ltgcd.training.methods import method_names
 from ltgcd.training.model import check_extendable
 
 
@@ -87,7 +88,7 @@ def _update(
     table, skipped = before, list[dict[str, str]]()
     x: NDArray[np.float32] | None = None
     if len(fresh):
-        check_extendable(model.fitted)  # refused before anything is computed
+        _check_extendable(run, model)  # refused before anything is computed
         x_old = _features_of_run(run, before, base)
         new, store, skipped = _with_features(run, source, fresh, store, model, weights, notify)
         if new is not None:
@@ -111,6 +112,15 @@ def _update(
         "report": str(run.report),
         "run": str(run),
     }
+
+
+def _check_extendable(run: Run, model: RunModel) -> None:
+    """Refuse a run whose classifier can't take up more classes, and say whose can."""
+    try:
+        check_extendable(model.fitted)
+    except InputError as error:
+        names = ", ".join(method_names(lambda method: method.has_prototypes))
+        raise InputError(f"{run}: {error} 'update' takes runs of {names}.") from error
 
 
 def _features_of_run(run: Run, before: pa.Table, base: Path | None) -> NDArray[np.float32]:

@@ -1,6 +1,6 @@
 """What a training run is made of, as one frozen configuration, and changes to its fields by their paths.
 
-A configuration is written to a run's ``config.toml`` and read from a benchmark's TOML; ``--set selection.k=20`` changes
+A configuration is kept by a run and read from a benchmark's TOML; ``--set selection.k=20`` changes
 a field by its path. The presets of a method are in its own file (`ltgcd.training.methods`).
 """
 
@@ -61,7 +61,7 @@ class Experiment:
         check_fields(self, dropout=(0, 0.99), adjustment=(0, 10), smoothing=(0, 1000), held_out=(0, 0.9))
 
     def settings(self) -> dict[str, Any]:
-        """Every setting by group, as ``config.toml`` and the records of the benchmark hold them."""
+        """Every setting by group, as a run and the records of the benchmark hold them."""
         return {name: value for name, value in dataclasses.asdict(self).items() if name != "name"}
 
 

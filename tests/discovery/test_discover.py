@@ -1,0 +1,158 @@
+"""The pure pipeline: no file, no order of rows, no numbering of classes and no number of threads changes an answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ltgcd.common.errors import InputError
+from ltgcd.discovery.discover import Discovery, Hooks, Task, configure, discover
+from ltgcd.training.checkpoints import Checkpoints
+from ltgcd.training.methods import METHODS
+
+
+def blobs(n: int = 240, seed: int = 0, classes: int = 6, old: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.RandomState(seed)
+    true = random.randint(classes, size=n)
+    x = (np.eye(classes, 16)[true] * 3 + random.randn(n, 16)).astype(np.float32)
+    return x, np.where((true < old) & (random.rand(n) < 0.6), true, -1).astype(np.int64)
+
+
+def same(one: Discovery, two: Discovery, rows: np.ndarray, classes: np.ndarray) -> None:
+    """`two` is of rows `rows`, with old class c called classes[c]."""
+    assert (one.k, one.n_old) == (two.k, two.n_old)
+    number = np.concatenate([classes, np.arange(one.n_old, one.k)])
+    assert np.array_equal(number[one.labels][rows], two.labels)
+    assert np.array_equal(one.confidence[rows], two.confidence)
+    assert np.array_equal(one.unsure[rows], two.unsure)
+    if one.estimate is not None:
+        assert (one.estimate.low, one.estimate.high) == (two.estimate.low, two.estimate.high)
+        assert one.estimate.curve == two.estimate.curve
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_order_of_rows_and_numbers_of_classes_change_nothing(method: str) -> None:
+    x, y = blobs()
+    x[5] = x[6] = x[7]  # copies
+    y[5:8] = -1
+    epochs = {"schedule.epochs": 3} if METHODS[method].trained else {}
+    config = configure(method, k=6 if method != "ltgcd" else None, changes=epochs, rehearsals="auto")
+    random = np.random.RandomState(1)
+    rows, classes = random.permutation(len(x)), random.permutation(4)
+    one = discover(Task(x, y, 4), config)
+    two = discover(Task(x[rows], np.where(y < 0, -1, classes[y])[rows], 4), config)
+    same(one, two, rows, classes)
+    assert len(set(one.labels[5:8])) == len(set(one.confidence[5:8])) == 1, "equal items, equal answers"
+
+
+def test_the_model_has_the_callers_numbers() -> None:
+    from ltgcd.features.views import VectorViews
+
+    x, y = blobs()
+    for method in ("ltgcd", "uno", "gcd", "rankstats"):
+        config = configure(method, k=6, changes={"schedule.epochs": 4}, rehearsals=0)
+        found = discover(Task(x, y, 4), config)
+        assert found.fitted is not None
+        predicted = found.fitted.predict(VectorViews(x)).argmax(axis=1)
+        assert (predicted == found.labels).mean() > 0.8, method
+
+
+def test_threads_change_nothing(tmp_path: Path) -> None:
+    code = (
+        "import sys, numpy as np\n"
+        "from ltgcd.discovery.discover import Task, configure, discover\n"
+        "held = np.load(sys.argv[1]); found = discover(Task(held['x'], held['y'], 4), configure())\n"
+        "np.savez(sys.argv[2], labels=found.labels, confidence=found.confidence, "
+        "k=[found.k, found.estimate.low, found.estimate.high])\n"
+    )
+    x, y = blobs(600)
+    np.savez(tmp_path / "in.npz", x=x, y=y)
+    for threads in ("1", "2"):
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+        environment = {**os.environ, **dict.fromkeys(names, threads)}
+        arguments = [sys.executable, "-c", code, str(tmp_path / "in.npz"), str(tmp_path / f"{threads}.npz")]
+        subprocess.run(arguments, env=environment, check=True)
+    one, two = (np.load(tmp_path / f"{threads}.npz") for threads in ("1", "2"))
+    for name in ("labels", "confidence", "k"):
+        assert np.array_equal(one[name], two[name]), name
+
+
+def test_nothing_is_read_or_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = blobs(150)
+    config = configure(k=6, changes={"schedule.epochs": 1}, rehearsals=1)
+    discover(Task(x, y, 4), config)  # what is imported late is imported now
+    monkeypatch.chdir(tmp_path)
+
+    def refuse(*arguments: object, **_keywords: object) -> None:
+        raise AssertionError(f"opened {arguments[0]}")
+
+    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
+    discover(Task(x, y, 4), config)
+    assert not list(tmp_path.iterdir())
+
+
+def test_stopped_anywhere_it_goes_on_to_the_same_answer(tmp_path: Path) -> None:
+    x, y = blobs()
+    config = configure(k=6, changes={"schedule.epochs": 3}, rehearsals=2)
+    whole = discover(Task(x, y, 4), config)
+
+    class Stopped(Exception):
+        pass
+
+    class Stopping(Checkpoints):
+        def save(self, epoch: int, model: torch.nn.Module, optimiser: torch.optim.Optimizer) -> None:
+            super().save(epoch, model, optimiser)
+            left.pop()
+            if not left:
+                raise Stopped
+
+    for stop_at in range(1, 9, 2):
+        left = [None] * stop_at
+        folder = tmp_path / str(stop_at)
+        with pytest.raises(Stopped):
+            discover(Task(x, y, 4), config, Hooks(checkpoints=lambda stage, at=folder: Stopping(at / stage)))
+        done = discover(Task(x, y, 4), config, Hooks(checkpoints=lambda stage, at=folder: Checkpoints(at / stage)))
+        same(whole, done, np.arange(len(x)), np.arange(4))
+
+
+def test_an_estimate_that_is_there_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = blobs()
+    config = configure(changes={"schedule.epochs": 1}, rehearsals=0)
+    kept: list = []
+    one = discover(Task(x, y, 4), config, Hooks(estimated=kept.append))
+    assert kept == [one.estimate]
+    monkeypatch.setattr("ltgcd.discovery.discover.estimate_k", lambda *_, **__: pytest.fail("estimated again"))
+    two = discover(Task(x, y, 4), config, Hooks(estimate=dataclasses.replace(kept[0])))
+    same(one, two, np.arange(len(x)), np.arange(4))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"method": "magic"}, "no method 'magic'"),
+        ({"method": "kmeans", "rehearsals": 2}, "rehearsed"),
+        ({"method": "kmeans", "changes": {"k": 1}}, "no settings to change"),
+        ({"rehearsals": 9}, "0 to 4 rehearsals"),
+        ({"preset": "best"}, "no preset 'best'"),
+        ({"labels_from": "moon"}, "not from 'moon'"),
+    ],
+)
+def test_what_does_not_go_together_is_a_sentence(arguments: dict, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        configure(**arguments)
+
+
+def test_an_impossible_number_of_classes_is_a_sentence() -> None:
+    x, y = blobs()
+    for k in (3, len(x) + 1):
+        with pytest.raises(InputError, match="is impossible"):
+            discover(Task(x, y, 4), configure(k=k))
