@@ -14,6 +14,7 @@ from ltgcd.graph.whitening import (
     normalise,
     principal_components,
     within_class_whitening,
+    without_long_rows,
 )
 
 
@@ -110,3 +111,26 @@ def test_normalise() -> None:
     got = normalise(np.array([[3, 4], [0, 0], [-2, 0]]))
     np.testing.assert_allclose(got, [[0.6, 0.8], [0, 0], [-1, 0]])
     assert got.dtype == np.float32
+
+
+def test_a_row_of_another_length_keeps_its_direction_and_loses_its_length() -> None:
+    x = np.random.RandomState(0).randn(50, 6).astype(np.float32)
+    usual = np.median(np.linalg.norm(x, axis=1))
+    np.testing.assert_array_equal(without_long_rows(x), x)
+    long = x.copy()
+    long[3] *= 1e30
+    got = without_long_rows(long)
+    assert np.linalg.norm(got[3]) == pytest.approx(usual, rel=0.1)
+    np.testing.assert_allclose(normalise(got), normalise(x), atol=1e-6)
+    np.testing.assert_array_equal(got[4:], x[4:])
+    np.testing.assert_array_equal(without_long_rows(np.zeros((3, 2))), np.zeros((3, 2)))
+
+
+def test_one_long_row_does_not_decide_the_whitening() -> None:
+    random = np.random.RandomState(0)
+    y = np.repeat(np.arange(10), 30)
+    x = random.randn(10, 12)[y] + 0.4 * random.randn(300, 12)
+    before = fit_whitening(x, y, 10).transform(x)
+    x[5] *= 1e6
+    after = fit_whitening(x, y, 10).transform(x)
+    assert np.median((before * after).sum(axis=1)) > 0.99

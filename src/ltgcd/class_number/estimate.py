@@ -22,13 +22,20 @@ from ltgcd.class_number.class_mass import EXPONENTS, class_number, mass_table, m
 from ltgcd.class_number.interval import bootstrap, least_relative_error, measured_error, widened
 from ltgcd.class_number.known_share import NEIGHBOURS, KnownShare, known_share, recoded, sibling_folds, with_siblings
 from ltgcd.class_number.peak_search import LITERAL, PeakConfig, density_peaks, partition, search_peaks
-from ltgcd.class_number.rivals import Found, evoc_layers, finch_levels, hdbscan, leiden_scan, ward_scan
+from ltgcd.class_number.rivals import ChosenPartition, evoc_layers, finch_levels, hdbscan, leiden_scan, ward_scan
 from ltgcd.class_number.search import Curve, Search, labelled_accuracy, search_k
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import UNLABELLED
+from ltgcd.data.order import content_order
 from ltgcd.graph import kmeans
 from ltgcd.graph.knn import knn_graph
-from ltgcd.graph.whitening import class_means, normalise, principal_components, within_class_whitening
+from ltgcd.graph.whitening import (
+    class_means,
+    normalise,
+    principal_components,
+    within_class_whitening,
+    without_long_rows,
+)
 
 LabelsFrom = Literal["collection", "elsewhere"]
 LEVEL = 0.9  # nominal coverage of the interval
@@ -51,11 +58,11 @@ class KEstimate:
     curve : tuple of (int, float)
         Every K that was looked at, ascending, with its score: labelled ACC in percent, or the mean log-likelihood.
     labels : ndarray of int64, shape (N,)
-        Clusters at `k`.
+        Clusters at `k`; those of ``peaks`` are numbered as the classes, the known ones first.
     seconds : float
         Time it took.
     evidence : dict
-        What it rests on, for people and for ``k_estimate.json``.
+        What it rests on, for people and for the file that a run keeps.
     """
 
     method: str
@@ -86,6 +93,8 @@ def estimate_k(
     random_state: int = 0,
 ) -> KEstimate:
     """Estimate the number of classes in D^l ∪ D^u.
+
+    The answer is the same for the same items, whatever the order of the rows and the numbers of the classes.
 
     Parameters
     ----------
@@ -122,8 +131,17 @@ def estimate_k(
         raise InputError(f"There can't be {n_old} known classes in {len(x)} items; number the classes from 0 on.")
     if k_max is not None and k_max < n_old:
         raise InputError(f"The largest number of classes ({k_max}) must not be below the {n_old} known ones.")
-    task = _Task(x, y, n_old, k_max, labels_origin(labels_from), random_state)
+    # Draws, ties and sums follow the order of the rows and classes: by content it is the same for the same items.
+    order = content_order(x, y, n_old)
+    task = _Task(
+        without_long_rows(x[order.rows]), order.labels(y), n_old, k_max, labels_origin(labels_from), random_state
+    )
     k, low, high, curve, labels, evidence = ESTIMATORS[method](task)
+    labels = order.caller_rows(labels)
+    if method == "peaks":  # whose first clusters are the known classes; those of the others have no meaning
+        labels = order.caller_classes(labels)
+    if "peaks" in evidence:
+        evidence = {**evidence, "peaks": [int(order.rows[place]) for place in evidence["peaks"]]}
     if k_max is not None and k >= k_max > n_old:
         evidence = {**evidence, "k_max_reached": True}
     seconds = time.perf_counter() - started
@@ -149,8 +167,8 @@ _Result = tuple[int, int | None, int | None, Curve, NDArray[np.int64], dict[str,
 def _by_known_share(task: _Task) -> _Result:
     labelled = task.y != UNLABELLED
     if labelled.all():
-        told = {"fallback": "every item is labelled: nothing is left that could be novel"}
-        return task.n_old, task.n_old, task.n_old, ((task.n_old, 100.0),), task.y.copy(), told
+        reason = "every item is labelled: nothing is left that could be novel"
+        return task.n_old, task.n_old, task.n_old, ((task.n_old, 100.0),), task.y.copy(), {"fallback": reason}
     z = principal_components(task.x)
     if len(z) < FEWEST_ITEMS:
         return _by_peaks_alone(task, z, f"fewer than {FEWEST_ITEMS} items are too few to learn from")
@@ -205,7 +223,6 @@ def _by_known_share(task: _Task) -> _Result:
         "k_if_labels_are_from": {origin: round(number, 1) for origin, number in by_origin.items()},
         "assumption": "novel classes have on average the mass of the known ones, and are as unlike them as these are "
         "unlike each other",
-        "unseen_by_chao1": chao1_unseen(np.bincount(labels)),
         "peaks": [int(peak) for peak in peaks],
         "neighbour_recall": graph.recall,
     }
@@ -226,8 +243,8 @@ def _by_peaks_alone(task: _Task, z: NDArray[np.float32], reason: str) -> _Result
     k = int(np.clip(len(peaks), task.n_old, len(white) if task.k_max is None else task.k_max))
     novelty = _distance(white, task, np.unique(task.y[task.y != UNLABELLED]))
     labels = partition(white, task.y, task.n_old, k, peaks, novelty)
-    told = f"{reason}; this is the number of density peaks, which nothing calibrates, so there is no interval"
-    evidence = {"peaks": [int(p) for p in peaks], "n_peaks": len(peaks), "fallback": told}
+    reason += "; this is the number of density peaks, which nothing calibrates, so there is no interval"
+    evidence = {"peaks": [int(p) for p in peaks], "n_peaks": len(peaks), "fallback": reason}
     return k, None, None, ((k, round(labelled_accuracy(labels, task.y, balanced=True), 4)),), labels, evidence
 
 
@@ -254,13 +271,6 @@ def _likelihood_curve(found: KnownShare, number: float, high: int, n_shown: int,
     shares = np.clip((n_shown * (n_unlabelled + inside) / as_items - inside) / n_unlabelled, 0, 1)
     ratio = np.exp(np.clip(found.unlabelled, -30, 30)) - 1
     return tuple((int(k), round(float(np.log1p(a * ratio).mean()), 6)) for k, a in zip(ks, shares, strict=True))
-
-
-def chao1_unseen(sizes: NDArray[np.int64]) -> float:
-    """Chao1: f_1² / (2 f_2) further classes behind clusters of one and two items, a lower bound of the unseen tail."""
-    singles, doubles = int((sizes == 1).sum()), int((sizes == 2).sum())
-    unseen = singles**2 / (2 * doubles) if doubles else singles * (singles - 1) / 2
-    return round(float(unseen), 2)
 
 
 # ---------------------------------------------------------------- searches by a labelled objective
@@ -293,7 +303,7 @@ def _brent_upper(task: _Task) -> int:
     return min(1000, max(task.n_old + 1, len(task.x) // 5))
 
 
-def _by_rival(task: _Task, rival: Callable[..., Found]) -> _Result:
+def _by_rival(task: _Task, rival: Callable[..., ChosenPartition]) -> _Result:
     k, curve, labels, evidence = rival(task.x, task.y, task.n_old, task.k_max, task.random_state)
     return k, None, None, curve, labels, evidence
 
@@ -314,4 +324,4 @@ ESTIMATORS: dict[str, Callable[[_Task], _Result]] = {
 }
 
 # How often the answers of an estimator have changed since its first figures: benches run it again then.
-REVISIONS = {"peaks": 1}
+REVISIONS = {**dict.fromkeys(ESTIMATORS, 1), "peaks": 2}

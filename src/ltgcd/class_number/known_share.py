@@ -313,9 +313,10 @@ def sibling_folds(z: NDArray[np.float32], y: NDArray[np.int64], random_state: in
 
 
 def _row_hash(z: NDArray[np.float32], random_state: int) -> NDArray[np.uint64]:
-    # Rounded, because a sum over rows in another order may change the last bits of the components.
-    scale = float(np.abs(z).max()) or 1.0
-    whole = np.round(z[:, :8].astype(np.float64) / scale * 1e4).astype(np.int64).view(np.uint64)
+    # Rounded, because copies of an item may differ in the last bits of their components. Each number to twelve binary
+    # digits of its own: on one scale for all of them a single long row would make all others equal.
+    digits, power = np.frexp(z[:, :8].astype(np.float64))
+    whole = (np.round(digits * 2**12) + 2.0**14 * power).astype(np.int64).view(np.uint64)
     odd = 2 * np.random.RandomState(random_state).randint(1, 2**31, size=(1, whole.shape[1])) + 1
     mixed: NDArray[np.uint64] = (whole * odd.astype(np.uint64)).sum(axis=1)
     mixed ^= mixed >> np.uint64(29)

@@ -24,7 +24,7 @@ BOOTSTRAP_TEMPERATURE = 0.1
 
 @dataclass(frozen=True)
 class PeakConfig:
-    """How the paper's section on class numbers is read (METHODS §6.3).
+    """How the paper's section on class numbers is read (docs/methods.md §6.3).
 
     Attributes
     ----------

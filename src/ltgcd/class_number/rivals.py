@@ -7,6 +7,8 @@ are packages of the ``bench`` extra and are imported only where they are asked f
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import warnings
 from collections.abc import Iterable
 from importlib import import_module
@@ -25,15 +27,17 @@ from ltgcd.common.errors import InputError
 from ltgcd.graph.knn import knn_graph
 from ltgcd.graph.whitening import principal_components, within_class_whitening
 
-Found = tuple[int, Curve, NDArray[np.int64], dict[str, Any]]  # K, curve, clusters at K, evidence
+ChosenPartition = tuple[int, Curve, NDArray[np.int64], dict[str, Any]]  # K, curve, clusters at K, evidence
 
 SMALLEST = 5  # items of a cluster of HDBSCAN
-LARGEST = 6  # times |Y_l|: where a scan ends unless it is told a largest K
+LARGEST = 6  # times |Y_l|: where a scan ends unless a largest K is given
 NEIGHBOURS = 10  # of Leiden's graph, as the paper's k
 COARSEST, FINER = 0.25, 2.0**0.25  # first resolution of Leiden, and the step from one to the next
 
 
-def ward_scan(x: NDArray[np.float32], y: NDArray[np.int64], n_old: int, k_max: int | None, random_state: int) -> Found:
+def ward_scan(
+    x: NDArray[np.float32], y: NDArray[np.int64], n_old: int, k_max: int | None, random_state: int
+) -> ChosenPartition:
     """One dendrogram gives every K (CMS, NCDLR): micro-clusters by k-means, then Ward, balanced labelled ACC.
 
     Parameters
@@ -69,12 +73,8 @@ def ward_scan(x: NDArray[np.float32], y: NDArray[np.int64], n_old: int, k_max: i
 
 def leiden_scan(
     x: NDArray[np.float32], y: NDArray[np.int64], n_old: int, k_max: int | None, random_state: int
-) -> Found:
-    """Leiden communities of the 10-NN graph, its edges weighted by cosine, from coarse to fine; arguments as above.
-
-    scikit-network's refinement draws from C's generator, which no seed reaches: the answer is the same in a fresh
-    process, but may differ slightly from the second call on.
-    """
+) -> ChosenPartition:
+    """Leiden communities of the 10-NN graph, its edges weighted by cosine, from coarse to fine; arguments as above."""
     unit = _whitened(x, y, n_old)
     graph = knn_graph(unit, NEIGHBOURS)
     edges = np.maximum(graph.similarities, 1e-6).ravel().astype(np.float64)  # a weight of zero is no edge
@@ -84,6 +84,7 @@ def leiden_scan(
     resolutions: list[float] = []
     resolution, high = COARSEST, min(_highest(n_old, k_max), len(unit))
     while True:
+        _seed_of_c(random_state)
         fit = Leiden(resolution, shuffle_nodes=True, random_state=random_state, return_probs=False)
         labels = fit.fit_predict(adjacency).astype(np.int64)
         if partitions and labels.max() + 1 > high:
@@ -99,7 +100,7 @@ def leiden_scan(
 
 def finch_levels(
     x: NDArray[np.float32], y: NDArray[np.int64], n_old: int, k_max: int | None, random_state: int
-) -> Found:
+) -> ChosenPartition:
     """FINCH (Sarfraz et al. 2019): first neighbours linked, level by level; arguments as above, without a seed."""
     del random_state
     with warnings.catch_warnings():
@@ -114,7 +115,7 @@ def finch_levels(
 
 def evoc_layers(
     x: NDArray[np.float32], y: NDArray[np.int64], n_old: int, k_max: int | None, random_state: int
-) -> Found:
+) -> ChosenPartition:
     """EVoC: density clusters of a node embedding, layer by layer; arguments as above. Noise is no class."""
     evoc = _package("evoc", "evoc")
     unit = _whitened(x, y, n_old)
@@ -123,7 +124,9 @@ def evoc_layers(
     return k, curve, labels, {"layers": len(layers), "layer": best, "noise_share": _noise_share(layers[best])}
 
 
-def hdbscan(x: NDArray[np.float32], y: NDArray[np.int64], n_old: int, k_max: int | None, random_state: int) -> Found:
+def hdbscan(
+    x: NDArray[np.float32], y: NDArray[np.int64], n_old: int, k_max: int | None, random_state: int
+) -> ChosenPartition:
     """HDBSCAN on 50 principal components, once and without labels; arguments as above. Noise is no class."""
     del n_old, k_max, random_state
     if len(x) < SMALLEST:
@@ -152,6 +155,12 @@ def _package(module: str, name: str) -> Any:  # noqa: ANN401 - packages without 
         raise InputError(
             f"This estimator needs the package {name}; install it with: pip install 'ltgcd[bench]'."
         ) from None
+
+
+def _seed_of_c(random_state: int) -> None:
+    """Seed C's generator: scikit-network's refinement draws from it, and the package's own seed does not reach it."""
+    library = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None)
+    library.srand(ctypes.c_uint(random_state))
 
 
 def _noise_share(labels: NDArray[np.int64]) -> float:

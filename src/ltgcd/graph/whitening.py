@@ -17,6 +17,7 @@ from ltgcd.data.collection import UNLABELLED
 
 DIMENSIONS = 256
 SHRINKAGE = 0.2  # of the covariance towards its trace
+LONGEST = 10.0  # times the median length of a row, above which its length is taken for an error
 
 
 def normalise(x: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -25,6 +26,22 @@ def normalise(x: NDArray[np.floating]) -> NDArray[np.float32]:
     norm = np.linalg.norm(x, axis=1, keepdims=True)
     unit: NDArray[np.float32] = np.divide(x, norm, out=np.zeros_like(x), where=norm > 0)
     return unit
+
+
+def without_long_rows(x: NDArray[np.floating]) -> NDArray[np.float32]:
+    """The rows (N, D), those more than `LONGEST` times as long as the median shortened to the median.
+
+    One row of 800 that is 100,000 times as long as the others would decide the mean and all principal components.
+    """
+    x = np.asarray(x, dtype=np.float32)
+    length = np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64))
+    usual = float(np.median(length))
+    long = length > LONGEST * usual
+    if usual == 0 or not long.any():
+        return x
+    x = x.copy()
+    x[long] *= (usual / length[long])[:, None]
+    return x
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +68,9 @@ def fit_whitening(
     x: NDArray[np.floating], y: NDArray[np.int64], n_classes: int, dimensions: int = DIMENSIONS
 ) -> Whitening:
     """Fit the whitening of features (N, D) with labels y (N,), -1 for unlabelled."""
+    x = without_long_rows(x)
     pca = _pca(x, dimensions)
-    z = pca.transform(np.asarray(x, dtype=np.float32)).astype(np.float32)
+    z = pca.transform(x).astype(np.float32)
     root = _root(z, y, n_classes)
     matrix = pca.components_.T if root is None else pca.components_.T @ root
     return Whitening(pca.mean_.astype(np.float32), matrix.astype(np.float32))
