@@ -246,9 +246,9 @@ def test_cells_may_be_empty_and_blocks_may_cut_them(queries: int, buffer: int) -
     x = random.randn(60, 5).astype(np.float32)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     sizes, centres = np.array([0, 20, 0, 0, 30, 10, 0]), random.randn(7, 5).astype(np.float32)
-    order = random.permutation(60)
+    cell = random.permutation(np.repeat(np.arange(7), sizes))
     with mock.patch.multiple(knn, QUERIES=queries, BUFFER=buffer):
-        columns, products = knn._search_cells(x, centres, order, sizes, probes=7, n=12)
+        columns, products = knn._search_cells(x, centres, cell, probes=7, n=12)
     s = x @ x.T
     np.testing.assert_allclose(products, -np.sort(-s, axis=1)[:, :12], atol=1e-6)
     np.testing.assert_allclose(np.take_along_axis(s, columns, axis=1), products, atol=1e-6)

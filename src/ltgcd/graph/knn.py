@@ -181,17 +181,11 @@ def _near_pairs(unit: NDArray[np.float32], n: int, k: int, random_state: int) ->
     """The n best pairs of every row, itself included, among the cells of a partition whose centres are nearest to it.
 
     The number of cells is the smallest that holds `TARGET_RECALL` of the k true neighbours of a sample of rows: a few
-    of a hundred on real or clustered features.
-
-    Returns
-    -------
-    candidates and float, or None
-        Columns (-1 where there is none) and products, as in `_all_pairs`, and the recall of the k nearest neighbours
-        on a second sample; None where the cells would hold more than `LARGEST_SHARE` of all pairs.
+    of a hundred on real or clustered features. Returns the candidates, columns -1 where there is none, and the recall
+    of the k nearest neighbours on a second sample; None where the cells hold more than `LARGEST_SHARE` of all pairs.
     """
     centres = _partition(unit, random_state)
     cell = _all_pairs(centres, unit, 1)[0][:, 0]
-    order, sizes = np.argsort(cell, kind="stable"), np.bincount(cell, minlength=len(centres))
     drawn = np.random.RandomState(random_state).permutation(len(unit))[: 2 * SAMPLE]
     learn, test = drawn[0::2], drawn[1::2]
     nearest_cells = _all_pairs(centres, unit[learn], len(centres))[0]
@@ -199,31 +193,23 @@ def _near_pairs(unit: NDArray[np.float32], n: int, k: int, random_state: int) ->
     ranks = np.take_along_axis(np.argsort(nearest_cells, axis=1), cells_of_neighbours, axis=1)
     ranks = np.sort(np.sort(ranks, axis=1)[:, 1:].ravel())  # without the row itself, whose cell is the first
     probes = int(ranks[int(np.ceil(TARGET_RECALL * len(ranks))) - 1]) + 1
+    sizes = np.bincount(cell, minlength=len(centres))
     if sizes[nearest_cells[:, :probes]].sum() > LARGEST_SHARE * len(learn) * len(unit):
         return None
-    columns, products = _search_cells(unit, centres, order, sizes, probes, n)
+    columns, products = _search_cells(unit, centres, cell, probes, n)
     limit = _all_pairs(unit, unit[test], k + 1)[1][:, -1:]
     return (columns, products), float((products[test, 1 : k + 1] >= limit - 1e-6).mean())
 
 
 def _search_cells(
-    unit: NDArray[np.float32],
-    centres: NDArray[np.float32],
-    order: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    probes: int,
-    n: int,
+    unit: NDArray[np.float32], centres: NDArray[np.float32], cell: NDArray[np.int64], probes: int, n: int
 ) -> _Candidates:
     """The n best pairs of every row with the rows of the `probes` cells whose centres are nearest to it.
 
-    Rows that look into the same cell make one matrix product with it, which is three times as fast as
-    ``IndexIVFFlat.search``, where every row goes through its cells alone.
-
-    Parameters
-    ----------
-    order, sizes : ndarray of int64, shapes (U,) and (C,)
-        Rows sorted by their cell, and the size of each cell.
+    `cell` (U,) is where each row lies. Rows that look into the same cell make one matrix product with it: three times as
+    fast as ``IndexIVFFlat.search``, where every row goes through its cells alone.
     """
+    order, sizes = np.argsort(cell, kind="stable"), np.bincount(cell, minlength=len(centres))
     by_cell, ends = unit[order], np.cumsum(sizes)
     columns, products = np.empty((len(unit), n), dtype=np.int64), np.empty((len(unit), n), dtype=np.float32)
     for top in range(0, len(unit), QUERIES):
@@ -277,18 +263,9 @@ def _distinct_graph(unit: NDArray[np.float32], k: int, exact: bool | None, rando
 def _with_duplicates(
     graph: NeighbourGraph, has_direction: NDArray[np.bool_], row: NDArray[np.int64], k: int
 ) -> NeighbourGraph:
-    """The graph of all N items from the one of the U distinct rows.
+    """The graph of all N items, each with the distinct row (N,) that it holds, from the one of the U distinct rows.
 
-    Parameters
-    ----------
-    graph : NeighbourGraph
-        Of the distinct rows.
-    has_direction : ndarray of bool, shape (U,)
-        False for the zero row, whose similarity to its own copies is 0, not 1.
-    row : ndarray of int64, shape (N,)
-        Row of each item.
-    k : int
-        Neighbours of an item, at most N − 1.
+    The zero row, which has no direction (U,), has similarity 0 to its own copies, not 1.
     """
     n = len(row)
     items, sizes = np.argsort(row, kind="stable"), np.bincount(row)
