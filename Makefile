@@ -2,10 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test lint format bench clean
+.PHONY: help setup demo test test-clients lint format bench clean
 
 help:           ## Show the targets.
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
 
 setup: .venv/.ready  ## Make .venv with everything the demo and the tests need.
 
@@ -22,6 +22,15 @@ demo: setup     ## Discover the novel classes of a long-tailed copy of scikit-le
 test: setup lint  ## Lint, types and the whole test suite.
 	$(BIN)/python -m pytest -n 2 -q
 
+# Not part of `make test`: 2 GB of other people's programs, each in an environment of its own.
+test-clients: setup .venv-clients/fiftyone/.ready .venv-clients/label-studio/.ready  ## Exports in the real FiftyOne, pycocotools and Label Studio, and back.
+	$(BIN)/python tests/clients/run.py
+
+.venv-clients/%/.ready: tests/clients/%.txt
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --requirement $<
+	@touch $@
+
 lint: setup     ## ruff, mypy and the layers of the rooms only.
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/ruff format --check src tests benchmarks
@@ -36,4 +45,4 @@ bench: setup    ## Speed ratios and studies; results are committed as text under
 	$(BIN)/python benchmarks/run.py
 
 clean:          ## Remove what make made.
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis
