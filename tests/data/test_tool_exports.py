@@ -123,6 +123,28 @@ def test_fiftyone(tmp_path: Path) -> None:
         read(tmp_path, {"classes": ["cat"], "labels": {"1": 0, "2": {"label": 0}}})
 
 
+def test_fiftyone_samples(tmp_path: Path) -> None:
+    def sample(**fields: Any) -> dict[str, Any]:
+        return {"_id": {"$oid": "6afd"}, "filepath": "/x/0.png", "tags": [], "_media_type": "image", **fields}
+
+    def label(name: str, item: str, kind: str = "Classification") -> dict[str, Any]:
+        return {"_id": {"$oid": "6afe"}, "_cls": kind, "tags": [], "label": name, "confidence": 0.5, "item_id": item}
+
+    content = {
+        "samples": [
+            sample(ground_truth=label("cat", "a"), other={"_cls": "Classification", "label": "no id"}),
+            sample(mine=label("unsure", "b")),
+            sample(mine={"_cls": "Detections", "detections": [label("dog", "c", "Detection")]}),
+            sample(ground_truth=None),
+            sample(first=label("cat", "d"), second=label("dog", "d")),
+        ]
+    }
+    found = read(tmp_path, content)
+    assert found.tool == "FiftyOne"
+    assert labels(found) == {"a": "cat", "b": None, "c": "dog"}
+    assert "1 items have several different labels" in found.notes[0]
+
+
 def test_coco(tmp_path: Path) -> None:
     content: dict[str, Any] = {
         "info": {},
@@ -150,7 +172,8 @@ def test_coco(tmp_path: Path) -> None:
         ("{", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
         ("3", "not a file of labels"),
-        ('{"samples": []}', "not a file of labels"),
+        ('{"tasks": []}', "not a file of labels"),
+        ('{"samples": [{"ground_truth": {"label": "cat"}}, 3]}', "Nobody"),
         ("[]", "Nobody has labelled anything"),
         (json.dumps([task("a")]), "Nobody has labelled anything"),
         (json.dumps([task(None, annotation(choose("cat")))]), "item_id"),

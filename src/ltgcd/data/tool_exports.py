@@ -4,7 +4,8 @@ An item is known by the ``item_id`` that ``ltgcd export`` gave the tool; file na
 have the same. Read are
 
 - Label Studio: its exports "JSON" (annotations by people; predictions are no labels) and "JSON-MIN";
-- FiftyOne: ``labels.json`` of a FiftyOneImageClassificationDataset;
+- FiftyOne: ``labels.json`` of a FiftyOneImageClassificationDataset (exported with ``include_attributes=True``, or it
+  says of no label which item it is about), or ``samples.json`` of a FiftyOneDataset;
 - COCO: ``labels.json`` with one category an image, as FiftyOne, CVAT and others write it.
 """
 
@@ -95,8 +96,8 @@ def combine(answers: list[Answer]) -> tuple[dict[str, list[str | None]], list[st
     notes = []
     if nameless:
         notes.append(
-            f"{nameless} entries don't say which item they are about (item_id) and were left out; begin with "
-            "'ltgcd export', which tells the tool."
+            f"{nameless} entries don't say which item they are about (item_id) and were left out; give the tool what "
+            "'ltgcd export' wrote, and export from FiftyOne with include_attributes=True."
         )
     if unlisted:
         notes.append(f"{unlisted} entries are of a class that the file has no name for, and were left out.")
@@ -154,6 +155,16 @@ def fiftyone_answers(content: dict[str, Any]) -> Iterator[Answer]:
         yield Answer(item, labels)
 
 
+def fiftyone_sample_answers(samples: list[Any]) -> Iterator[Answer]:
+    """Labels of a FiftyOneDataset: whatever field of a sample holds a label with an item_id."""
+    for sample in map(_mapping, samples):
+        for value in sample.values():
+            fields = _mapping(value)
+            for one in map(_mapping, _list(fields.get("classifications") or fields.get("detections")) or [fields]):
+                if "label" in one and "item_id" in one:
+                    yield Answer(_text(one["item_id"]), [*_texts(one["label"])])
+
+
 def coco_answers(content: dict[str, Any]) -> Iterator[Answer]:
     """Categories of the images of a COCO file. FiftyOne keeps what was an annotation's attributes beside its box."""
     categories = {_text(one.get("id")): _text(one.get("name")) for one in map(_mapping, content["categories"])}
@@ -173,9 +184,11 @@ def _answers(content: object, path: Path) -> tuple[str, list[Answer]]:
             return "COCO", list(coco_answers(content))
         if isinstance(content.get("labels"), dict):
             return "FiftyOne", list(fiftyone_answers(content))
+        if isinstance(content.get("samples"), list):
+            return "FiftyOne", list(fiftyone_sample_answers(content["samples"]))
     raise InputError(
         f"{path} is not a file of labels that can be read; give Label Studio's export as JSON, or FiftyOne's "
-        "labels.json of a FiftyOneImageClassificationDataset or COCODetectionDataset."
+        "labels.json or samples.json."
     )
 
 
