@@ -19,7 +19,7 @@ from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection, Source, Truth
 from ltgcd.data.items import ImageBytes, ImageFiles, ParquetImages, Texts, Vectors
 from ltgcd.data.labels import label_names, names_of, sorted_names
-from ltgcd.data.npz import Rows, write_npz
+from ltgcd.data.npz import write_npz
 from ltgcd.data.sources import read_source, write_source
 from ltgcd.run.directory import Run
 
@@ -161,6 +161,7 @@ def test_only_evaluation_and_the_border_name_the_truth() -> None:
         "data/splits.py",  # makes benchmark splits from fully labelled pools
         "evaluation/metric.py",
         "evaluation/predictions.py",
+        "run/evaluate.py",  # scores a finished run
         "run/directory.py",  # stores it beside a run, for evaluation
         "bench/cells.py",  # scores finished runs, and λ of S with true labels
         "bench/density_map.py",  # draws it beside what was selected without it
@@ -345,9 +346,9 @@ def test_a_truth_that_says_nothing_of_the_unlabelled_gives_no_scores(npz, tmp_pa
 # ---------------------------------------------------------------- scale
 
 
-def test_blocks_of_rows_make_the_same_archive(tmp_path: Path) -> None:
+def test_an_archive_is_that_of_numpy(tmp_path: Path) -> None:
     x = np.random.RandomState(0).randn(10, 3).astype(np.float32)
-    write_npz(tmp_path / "a.npz", {"x": Rows(x.shape, (x[i : i + 4] for i in range(0, 10, 4))), "y": np.arange(10)})
+    write_npz(tmp_path / "a.npz", {"x": x, "y": np.arange(10)})
     np.savez(tmp_path / "b.npz", x=x, y=np.arange(10))
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
 

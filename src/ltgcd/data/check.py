@@ -12,6 +12,7 @@ import numpy as np
 from ltgcd.common.errors import InputError
 from ltgcd.common.progress import progress
 from ltgcd.data.collection import Collection, imbalance_factor
+from ltgcd.data.images import decode
 from ltgcd.data.sources import read_source
 
 CHUNK = 32  # images in memory at a time
@@ -44,7 +45,6 @@ def inspect_source(path: Path, labels: Path | None = None) -> dict[str, Any]:
 
 def broken_images(collection: Collection) -> list[tuple[int, str]]:
     """Rows whose image can't be decoded, with a sentence each. Memory stays bounded."""
-    from ltgcd.features.backbones.preprocessing import decode  # noqa: PLC0415 - pulls in torch
 
     def check(row: int, blob: bytes) -> tuple[int, str] | None:
         try:

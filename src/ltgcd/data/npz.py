@@ -1,12 +1,12 @@
-"""Archives of arrays (.npz): read with one sentence for what is wrong, written without holding a large array whole."""
+"""Archives of arrays (.npz): read with one sentence for what is wrong, written whole or not at all."""
 
 from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -14,13 +14,6 @@ from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path
-
-
-class Rows(NamedTuple):
-    """An array of float32 that comes in blocks of rows."""
-
-    shape: tuple[int, ...]
-    blocks: Iterable[NDArray[np.float32]]
 
 
 def read_npz(path: Path) -> dict[str, NDArray[Any]]:
@@ -44,15 +37,9 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def write_npz(path: Path, arrays: Mapping[str, NDArray[Any] | Rows]) -> None:
-    """Write what `np.savez` would, but atomically and with `Rows` written as they come."""
+def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write what `np.savez` would, but atomically, and the same bytes for the same arrays."""
     with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w", allowZip64=True) as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                if not isinstance(array, Rows):
-                    npy.write_array(member, array, allow_pickle=False)
-                    continue
-                header = {"descr": npy.dtype_to_descr(np.dtype(np.float32)), "fortran_order": False}
-                npy.write_array_header_1_0(member, {**header, "shape": array.shape})
-                for block in array.blocks:
-                    member.write(np.ascontiguousarray(block, dtype=np.float32).tobytes())
+                npy.write_array(member, array, allow_pickle=False)

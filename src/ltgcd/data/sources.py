@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path, read_metadata, with_metadata
 from ltgcd.data.collection import Collection, Source, Truth, check_unique
+from ltgcd.data.images import is_image_name
 from ltgcd.data.items import ImageFiles, Items, ParquetImages, Texts, Vectors, items_from_addresses, relative_path
 from ltgcd.data.labels import (
     class_label_columns,
@@ -29,10 +30,9 @@ from ltgcd.data.labels import (
     sorted_names,
     strings,
 )
-from ltgcd.data.npz import Rows, read_npz, write_npz
+from ltgcd.data.npz import read_npz, write_npz
 from ltgcd.data.parquet import image_column, parquet_file, read_parquet
 
-IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jp2"})
 UNLABELLED_FOLDERS = frozenset({"unlabelled", "unlabeled"})
 LABEL_COLUMNS = ("label", "fine_label")
 
@@ -59,7 +59,7 @@ def read_source(path: Path | str, labels: Path | str | None = None) -> Source:
     if path.is_dir():
         source = _read_directory(path)
     else:
-        readers = {".csv": _read_csv, ".parquet": _read_parquet, ".npz": _read_npz}
+        readers = {".csv": _read_csv, ".parquet": read_manifest, ".npz": _read_npz}
         reader = readers.get(path.suffix.lower())
         if reader is None:
             raise InputError(
@@ -85,14 +85,14 @@ def write_source(path: Path | str, source: Source) -> Path:
 
 def write_embeddings(
     path: Path,
-    x: NDArray[np.floating] | Rows,
+    x: NDArray[np.floating],
     ids: pa.StringArray,
     y: NDArray[np.int64],
     class_names: tuple[str, ...],
     truth: Truth | None,
 ) -> None:
     """Write embeddings (N, D) and what is known of their items as an ``.npz`` source."""
-    arrays: dict[str, NDArray[Any] | Rows] = {"x": x, "y": y, "n_old": np.array(len(class_names))}
+    arrays: dict[str, NDArray[Any]] = {"x": x, "y": y, "n_old": np.array(len(class_names))}
     arrays["ids"] = np.array(ids.to_pylist())
     arrays["class_names"] = np.array(truth.class_names if truth else class_names, dtype=np.str_)
     if truth is not None:
@@ -152,7 +152,7 @@ def _read_directory(folder: Path) -> Source:
                 f"{folder} is not finished; run the same 'ltgcd embed' again, it goes on where it stopped."
             )
         return _read_npz(folder / "features.npz")
-    for name, reader in (("split.npz", _read_npz), ("split.parquet", _read_parquet)):
+    for name, reader in (("split.npz", _read_npz), ("split.parquet", read_manifest)):
         if (folder / name).is_file():
             return reader(folder / name)
     return _read_folder(folder)
@@ -186,11 +186,7 @@ def _image_paths(folder: Path) -> list[str]:
         above.update((os.path.join(where, name), here) for name in folders)  # noqa: PTH118 - the key of os.walk
         base = Path(where).relative_to(folder).as_posix()
         prefix = "" if base == "." else f"{base}/"
-        paths += [
-            prefix + name
-            for name in sorted(files)
-            if not name.startswith(".") and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES  # noqa: PTH122
-        ]
+        paths += [prefix + name for name in sorted(files) if is_image_name(name)]
     return paths
 
 
@@ -203,7 +199,8 @@ def _read_csv(path: Path) -> Source:
     return _from_table(path, read_csv(path))
 
 
-def _read_parquet(path: Path) -> Source:
+def read_manifest(path: Path, *, check_files: bool = True) -> Source:
+    """Read a parquet manifest; without `check_files` image files that are not there are found out only when read."""
     schema = parquet_file(path).schema_arrow
     wanted = [c for c in ("id", "path", "text", "y_true", *LABEL_COLUMNS) if c in schema.names]
     class_label = class_label_columns(schema)
@@ -218,7 +215,7 @@ def _read_parquet(path: Path) -> Source:
         )
     if label is not None and label != "label":
         table = table.rename_columns(["label" if name == label else name for name in table.column_names])
-    return _from_table(path, table)
+    return _from_table(path, table, check_files=check_files)
 
 
 def _read_npz(path: Path) -> Source:
@@ -259,7 +256,7 @@ def _plain(ids: NDArray[Any]) -> pa.Array:
     return pa.array(ids.tolist(), pa.binary()) if ids.dtype.kind == "S" else pa.array([str(i) for i in ids])
 
 
-def _from_table(path: Path, table: pa.Table) -> Source:
+def _from_table(path: Path, table: pa.Table, *, check_files: bool = True) -> Source:
     """Source from a manifest's columns; the images of a parquet file stay in it."""
     columns = set(table.column_names)
     if len(table) == 0:
@@ -271,7 +268,7 @@ def _from_table(path: Path, table: pa.Table) -> Source:
         if paths.null_count:
             raise InputError(f"{path} has {paths.null_count} rows without a path; fill in or remove them.")
         items = items_from_addresses(path.parent, paths)
-        if isinstance(items, ImageFiles):
+        if check_files and isinstance(items, ImageFiles):
             _check_files(items, path)
         default_ids = paths
     elif "text" in columns:

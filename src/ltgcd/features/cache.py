@@ -2,7 +2,8 @@
 
 A folder holds ``features.json`` (the key: model, preprocessing, views), ``shard-00000.npy`` and so on (fp16, memory
 mapped), ``shard-00000.parquet`` (id, digest of the content, row or reason for a skip), ``index.parquet`` (where each
-item of the source is), ``features.npz`` (the test view's features: a source) and ``skipped.csv``.
+item of the source is), ``features.npz`` (the test view's features: a source), ``items.parquet`` (where the images are,
+or what the texts say) and ``skipped.csv``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +21,67 @@ from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path, read_json, read_metadata, with_metadata, write_json
+from ltgcd.data.collection import Collection
 from ltgcd.data.parquet import read_parquet
+from ltgcd.data.sources import read_manifest
 
-FORMAT = 1
+if TYPE_CHECKING:
+    from ltgcd.features.backbones.base import Backbone
+
+FORMAT = 2
 KEY_FILE, INDEX_FILE, SOURCE_FILE, SKIPPED_FILE = "features.json", "index.parquet", "features.npz", "skipped.csv"
+ITEMS_FILE = "items.parquet"
 
 
 # ---------------------------------------------------------------- the key
+
+
+def cache_key(backbone: Backbone, views: int, engine: str) -> dict[str, Any]:
+    """Everything that decides the numbers besides the items themselves, and from which `backbone_of` loads it again."""
+    preprocessing = backbone.preprocessing
+    return {
+        "format": FORMAT,
+        "backbone": backbone.name,
+        "image_size": preprocessing.image_size if preprocessing else None,
+        "trained_blocks": backbone.trained_blocks,
+        "trunk": backbone.fingerprint,
+        "tail": backbone.tail_fingerprint,
+        "preprocessing": preprocessing.fingerprint if preprocessing else None,
+        "activation_shape": list(backbone.activation_shape),
+        "dim": backbone.dim,
+        "views": views,
+        "engine": engine,
+    }
+
+
+def differing_features(trained: dict[str, Any] | None, new: dict[str, Any] | None) -> str | None:
+    """Say in one sentence why a model can't be given features; None if it can.
+
+    Two numbers of features being equal says nothing: EfficientNet-Lite0 and -Lite2 both have 1280. The number of
+    training views may differ, and so may the engine: OpenVINO computes the same network in the same precision and
+    only rounds differently, so that near ties aside the labels are the same.
+
+    Parameters
+    ----------
+    trained : dict or None
+        Key of the features that the model was trained with; None for vectors from elsewhere.
+    new : dict or None
+        Key of the features that it shall be given. Where one of the two is None there is nothing to compare.
+    """
+    if trained is None or new is None:
+        return None
+    was, now = trained.get("backbone"), new.get("backbone")
+    if was != now:
+        return f"the model was trained with features of {was}, and these are of {now}; embed the items with {was}."
+    for name, what in (("image_size", "images of {} px"), ("trained_blocks", "{} trained blocks")):
+        if trained.get(name) != new.get(name):
+            before, here = what.format(trained.get(name)), what.format(new.get(name))
+            return f"the model was trained with {was} and {before}, and these features are of {here}; embed them alike."
+    if trained.get("preprocessing") != new.get("preprocessing"):
+        return f"the images were prepared for {was} in another way than in training; embed them alike."
+    if any(trained.get(name) != new.get(name) for name in ("trunk", "tail", "activation_shape", "dim")):
+        return f"{was} has other weights here than in training; give those of the training with --weights."
+    return None
 
 
 def claim(folder: Path, key: dict[str, Any]) -> None:
@@ -37,6 +92,7 @@ def claim(folder: Path, key: dict[str, Any]) -> None:
         if not isinstance(held, dict):
             raise InputError(f"{path} is damaged (no key of features); give another folder with --out.")
         if held != key:
+            _check_format(held, folder)
             differing = ", ".join(sorted(name for name in {*held, *key} if held.get(name) != key.get(name)))
             raise InputError(
                 f"{folder} holds features of another model or preprocessing (it differs in: {differing}); "
@@ -48,6 +104,11 @@ def claim(folder: Path, key: dict[str, Any]) -> None:
     if folder.is_dir() and any(not p.name.startswith(".") for p in folder.iterdir()):
         raise InputError(f"{folder} is not empty and holds no features; give a new folder with --out.")
     write_json(path, key)
+
+
+def _check_format(key: dict[str, Any], folder: Path) -> None:
+    if key.get("format") != FORMAT:
+        raise InputError(f"{folder} holds features of another version of ltgcd; embed the items again, elsewhere.")
 
 
 # ---------------------------------------------------------------- shards
@@ -179,11 +240,12 @@ def open_features(folder: Path | str, *, verify: bool = True) -> FeatureStore:
         Read every shard once and compare checksums, so that damage on disk is never trained on.
     """
     folder = Path(folder)
-    if not (folder / KEY_FILE).is_file():
+    if not is_feature_folder(folder):
         raise InputError(f"{folder} holds no features; make them with 'ltgcd embed SOURCE --out {folder}'.")
     if not (folder / INDEX_FILE).is_file():
         raise InputError(f"{folder} is not finished; run the same 'ltgcd embed' again, it goes on where it stopped.")
     key = read_json(folder / KEY_FILE)
+    _check_format(key, folder)
     index = read_parquet(folder / INDEX_FILE)
     shard = index.column("shard").to_numpy().astype(np.int64)
     whole, damaged = read_shards(folder, verify=verify)
@@ -197,6 +259,19 @@ def open_features(folder: Path | str, *, verify: bool = True) -> FeatureStore:
     return FeatureStore(folder, key, index.column("id").combine_chunks(), shard, row)
 
 
+def is_feature_folder(folder: Path) -> bool:
+    """Whether ``ltgcd embed`` has written a folder, or begun to."""
+    return (folder / KEY_FILE).is_file()
+
+
 def opened(source: Path) -> FeatureStore | None:
     """The features in a source's folder, if it is one that ``ltgcd embed`` has written."""
-    return open_features(source) if (source / KEY_FILE).is_file() else None
+    return open_features(source) if is_feature_folder(source) else None
+
+
+def shown_items(folder: Path) -> Collection | None:
+    """The images or texts behind a folder of features, without labels; None for vectors, or if they can't be found."""
+    try:
+        return read_manifest(folder / ITEMS_FILE, check_files=False).collection
+    except InputError:  # moved or deleted: the features are whole without them
+        return None

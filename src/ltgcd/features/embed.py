@@ -1,7 +1,8 @@
 """Run a frozen trunk over a collection once: sharded, resumable, cached by content, model and preprocessing.
 
-Kill it at any moment and run it again: finished shards are kept and the result is byte for byte that of a run without
-interruption, because a shard is computed in batches that depend on nothing but the items still to do, in reading order.
+An item's features depend on the item alone, to the last bit: not on the order of the rows, the other items or the
+batch it falls into, for batches are always full (`filled_up`) and texts run only with texts of their length. So a run
+that was killed and is run again keeps its finished shards and ends with what a run without interruption gives.
 """
 
 from __future__ import annotations
@@ -29,16 +30,19 @@ from numpy.typing import NDArray
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path
 from ltgcd.common.progress import progress
-from ltgcd.data.collection import Collection, Source
-from ltgcd.data.npz import Rows
-from ltgcd.data.sources import write_embeddings
+from ltgcd.data.collection import UNLABELLED, Collection, Source
+from ltgcd.data.items import Vectors
+from ltgcd.data.sources import write_embeddings, write_manifest
+from ltgcd.features.backbones import check_kind
 from ltgcd.features.backbones.base import Backbone
-from ltgcd.features.backbones.engines import Run, make_engine
+from ltgcd.features.backbones.engines import Run, filled_up, make_engine
 from ltgcd.features.cache import (
-    FORMAT,
     INDEX_FILE,
+    ITEMS_FILE,
     SKIPPED_FILE,
     SOURCE_FILE,
+    FeatureStore,
+    cache_key,
     claim,
     open_features,
     read_shards,
@@ -48,16 +52,18 @@ from ltgcd.features.cache import (
 )
 
 BATCH = 16  # fastest on a CPU, where a larger batch falls out of the cache
+TAIL_BATCH = 64
 SHARD_BYTES = 64 << 20  # a shard is held in memory, and a kill loses at most one
 SHARD_ITEMS = 2048
 
 
-@dataclass(frozen=True)
-class EmbedResult:
-    """What an embedding run did.
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """What an embedding run has made.
 
     `n` items have features of length `dim`; `skipped` lists (id, reason) of those that could not be read; `embedded`
-    were computed now, at `images_per_second`; the rest was cached.
+    were computed now, at `images_per_second`; the rest was cached. `vectors` holds the features with the labels and
+    the truth of their items, None if no item could be read; `store` the activations in `path`.
     """
 
     n: int
@@ -67,6 +73,24 @@ class EmbedResult:
     images_per_second: float
     disk_bytes: int
     path: Path
+    store: FeatureStore
+    vectors: Source | None
+
+    @property
+    def source(self) -> Source:
+        """The features as a source of vectors; a sentence if no item could be read."""
+        if self.vectors is None:
+            item_id, reason = self.skipped[0]
+            raise InputError(
+                f"None of the {len(self.skipped)} items could be read (the first is '{item_id}': "
+                f"{reason.partition(';')[0]}); give a source with images."
+            )
+        return self.vectors
+
+    @property
+    def skipped_file(self) -> Path:
+        """The table of the items that could not be read."""
+        return self.path / SKIPPED_FILE
 
 
 def embed(
@@ -77,8 +101,9 @@ def embed(
     views: int = 0,
     engine: str = "torch",
     strict: bool = False,
+    may_be_empty: bool = False,
     notify: Callable[[str], None] = lambda _message: None,
-) -> EmbedResult:
+) -> Embedded:
     """Compute and store the activations of the test view and of `views` training views of every item.
 
     Parameters
@@ -95,11 +120,13 @@ def embed(
         What runs the trunk.
     strict : bool
         Stop at the first broken image instead of skipping and reporting it.
+    may_be_empty : bool
+        Go on if no item at all can be read, which is an error otherwise.
     notify : callable
         Told what is about to happen, a sentence at a time.
     """
     folder, collection = Path(folder), source.collection
-    _check_kind(collection, backbone, views)
+    check_kind(backbone.name, backbone.kind, collection.items.kind, views)
     claim(folder, cache_key(backbone, views, engine))
     with _lock(folder):
         sweep(folder)
@@ -125,24 +152,14 @@ def embed(
                     write_shard(folder, next(free), activations, table)
         rate = len(todo) / max(time.perf_counter() - started, 1e-9) if len(todo) else 0.0
         skipped = _write_index(folder, collection)
-        _write_features(folder, source, backbone)
+        store = open_features(folder, verify=False)
+        vectors = _write_features(store, source, backbone) if len(store) else None
+        _write_items(store, collection)
     total = sum(path.stat().st_size for path in folder.glob("shard-*.npy"))
-    n = len(collection) - len(skipped)
-    return EmbedResult(n, backbone.dim, tuple(skipped), len(todo), rate, total, folder)
-
-
-def cache_key(backbone: Backbone, views: int, engine: str) -> dict[str, Any]:
-    """Everything that decides the numbers besides the items themselves."""
-    return {
-        "format": FORMAT,
-        "backbone": backbone.name,
-        "trunk": backbone.fingerprint,
-        "preprocessing": backbone.preprocessing.fingerprint if backbone.preprocessing else None,
-        "activation_shape": list(backbone.activation_shape),
-        "dim": backbone.dim,
-        "views": views,
-        "engine": engine,
-    }
+    done = Embedded(len(store), backbone.dim, tuple(skipped), len(todo), rate, total, folder, store, vectors)
+    if not may_be_empty:
+        done.source  # noqa: B018 - says so where there is none
+    return done
 
 
 def _digest(item: Any) -> bytes:  # noqa: ANN401 - bytes, str or a vector
@@ -173,10 +190,9 @@ def _embed_shard(
     ids = job.collection.ids.take(rows)
     hashes: list[bytes] = []
     reasons: list[str | None] = []
+    start = 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for start, (batches, batch_hashes, failures) in zip(
-            range(0, len(rows), BATCH), _loaded(job, rows, pool), strict=True
-        ):
+        for batches, batch_hashes, failures in _loaded(job, rows, pool):
             if job.strict and failures:
                 position, reason = next(iter(failures.items()))
                 raise InputError(f"'{ids[start + position]}': {reason}")
@@ -187,6 +203,7 @@ def _embed_shard(
             hashes += batch_hashes
             reasons += [failures.get(position) for position in range(len(batch_hashes))]
             advance(len(batch_hashes))
+            start = stop
     good = np.array([reason is None for reason in reasons])
     kept = activations if good.all() else activations[good]
     if not np.isfinite(kept).all():
@@ -207,7 +224,8 @@ def _loaded(job: _Job, rows: NDArray[np.int64], pool: ThreadPoolExecutor) -> Ite
     With a GPU the next one is decoded while the trunk works on this one. On a CPU both want the same cores, and taking
     turns is nearly twice as fast as fighting for them.
     """
-    parts = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
+    size = len(rows) if job.backbone.kind == "text" else BATCH  # of texts a trunk makes its own batches
+    parts = [rows[start : start + size] for start in range(0, len(rows), size)]
     if not torch.cuda.is_available():
         yield from (_load(job, part, pool) for part in parts)
         return
@@ -277,6 +295,7 @@ def _write_index(folder: Path, collection: Collection) -> list[tuple[str, str]]:
 
     Where an id was embedded more than once because its content changed, its newest shard counts.
     """
+    (folder / SOURCE_FILE).unlink(missing_ok=True)  # killed from here on, the folder counts as unfinished
     shards, _ = read_shards(folder, verify=False)
     numbered = [
         table.append_column("shard", pa.array(np.full(len(table), number), pa.int32()))
@@ -286,12 +305,6 @@ def _write_index(folder: Path, collection: Collection) -> list[tuple[str, str]]:
     mine = table.take(_newest(collection.ids, table))
     broken = pc.is_valid(mine.column("reason"))
     skipped = mine.filter(broken).select(["id", "reason"]).to_pylist()
-    if len(skipped) == len(collection):
-        reason = skipped[0]["reason"].partition(";")[0]
-        raise InputError(
-            f"None of the {len(collection)} items could be read (the first is '{skipped[0]['id']}': {reason}); give a "
-            "source with images."
-        )
     with atomic_path(folder / SKIPPED_FILE) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, ["id", "reason"], lineterminator="\n")
         writer.writeheader()
@@ -301,42 +314,39 @@ def _write_index(folder: Path, collection: Collection) -> list[tuple[str, str]]:
     return [(entry["id"], entry["reason"]) for entry in skipped]
 
 
-def _write_features(folder: Path, source: Source, backbone: Backbone) -> None:
+def _write_features(store: FeatureStore, source: Source, backbone: Backbone) -> Source:
     """Apply the untrained tail to the test view: ``features.npz``, a source of embeddings for every command."""
-    store = open_features(folder, verify=False)
-    tail = backbone.tail.to("cpu").eval()
-
-    def blocks(advance: Callable[[int], None]) -> Iterator[NDArray[np.float32]]:
-        for start in range(0, len(store), 512):
-            rows = np.arange(start, min(start + 512, len(store)), dtype=np.int64)
-            with torch.inference_mode():
-                block = tail(torch.from_numpy(store.take(rows).astype(np.float32))).numpy()
-            if not np.isfinite(block).all():
-                raise InputError(f"The tail of {backbone.name} gives NaN or infinite features; check its weights.")
-            yield block
+    collection, tail = source.collection, backbone.tail.to("cpu").eval()
+    x = np.empty((len(store), backbone.dim), dtype=np.float32)
+    with progress("features", len(store)) as advance, torch.inference_mode():
+        for start in range(0, len(store), TAIL_BATCH):
+            rows = np.arange(start, min(start + TAIL_BATCH, len(store)), dtype=np.int64)
+            activations = torch.from_numpy(store.take(rows).astype(np.float32))
+            x[rows] = tail(filled_up(activations, TAIL_BATCH))[: len(rows)].numpy()
             advance(len(rows))
-
-    collection = source.collection
-    kept = np.flatnonzero(np.asarray(pc.is_in(collection.ids, store.ids))).astype(np.int64)
+    if not np.isfinite(x).all():
+        raise InputError(f"The tail of {backbone.name} gives NaN or infinite features; check its weights.")
+    kept = _rows_with_features(store, collection)
+    y, names = collection.y[kept], collection.class_names
     truth = source.truth.select(kept) if source.truth else None
-    with progress("features", len(store)) as advance:  # in blocks: all of them may be larger than the memory
-        x = Rows((len(store), backbone.dim), blocks(advance))
-        write_embeddings(folder / SOURCE_FILE, x, store.ids, collection.y[kept], collection.class_names, truth)
+    write_embeddings(store.folder / SOURCE_FILE, x, store.ids, y, names, truth)
+    return Source(Collection(store.ids, Vectors(x), y, names), truth)
+
+
+def _write_items(store: FeatureStore, collection: Collection) -> None:
+    """Keep where the images are, or what the texts say: without it a report on the features would have none to show."""
+    if collection.items.kind == "vector" or not len(store):
+        return
+    shown = collection.select(_rows_with_features(store, collection))
+    unlabelled = np.full(len(shown), UNLABELLED, dtype=np.int64)  # the labels are in features.npz
+    write_manifest(store.folder / ITEMS_FILE, Source(Collection(shown.ids, shown.items, unlabelled, ()), None), {})
+
+
+def _rows_with_features(store: FeatureStore, collection: Collection) -> NDArray[np.int64]:
+    return np.flatnonzero(np.asarray(pc.is_in(collection.ids, store.ids))).astype(np.int64)
 
 
 # ---------------------------------------------------------------- checks before the start
-
-
-def _check_kind(collection: Collection, backbone: Backbone, views: int) -> None:
-    if collection.items.kind != backbone.kind:
-        raise InputError(
-            f"The source holds {collection.items.kind}s, but {backbone.name} takes {backbone.kind}s; "
-            "choose another backbone."
-        )
-    if views < 0:
-        raise InputError(f"The number of views is {views}; give 0 or more.")
-    if views and backbone.kind != "image":
-        raise InputError(f"Only images have views; leave out --views for {backbone.kind}s.")
 
 
 @contextmanager

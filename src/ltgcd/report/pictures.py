@@ -13,6 +13,7 @@ from PIL import Image
 
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection
+from ltgcd.data.images import decode
 
 Pictures = Callable[[NDArray[np.int64]], "list[Image.Image | None]"]  # of some rows of the collection
 SIZES = ((96, 62), (72, 55), (56, 45))  # side in pixels and quality: the first with which the wanted ones fit
@@ -25,7 +26,6 @@ def collection_pictures(collection: Collection) -> Pictures | None:
     """Pictures of a collection's images, None for one that can't be decoded; no function for texts and vectors."""
     if collection.items.kind != "image":
         return None
-    from ltgcd.features.backbones.preprocessing import decode  # noqa: PLC0415 - pulls in torch
 
     def pictures(rows: NDArray[np.int64]) -> list[Image.Image | None]:
         found: list[Image.Image | None] = []

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ltgcd.common.errors import InputError
+from ltgcd.data.images import decode
 from ltgcd.features.backbones import preprocessing
-from ltgcd.features.backbones.preprocessing import Preprocessing, decode
+from ltgcd.features.backbones.preprocessing import Preprocessing
 
 
 def encode(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:

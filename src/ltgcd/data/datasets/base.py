@@ -59,7 +59,7 @@ class Dataset:
     kind : {"image", "text"}
         What its items are.
     n_classes, n_old : int
-        All classes, and those labelled in the standard protocol (METHODS §1.1).
+        All classes, and those labelled in the standard protocol (docs/methods.md §1.1).
     old_classes : callable
         ``old_classes(seed)`` gives the Old classes in protocol order; where no protocol fixes them, all classes in the
         order of the seed, of which the first `n_old` are Old. New classes that it does not list follow ascending.

@@ -1,4 +1,4 @@
-"""CIFAR-10: 50,000 + 10,000 photos of 32×32 pixels in 10 balanced classes. Old classes: ids 0-4 (METHODS §1.1)."""
+"""CIFAR-10: 50,000 + 10,000 photos of 32×32 pixels in 10 balanced classes. Old: ids 0-4 (docs/methods.md §1.1)."""
 
 from __future__ import annotations
 

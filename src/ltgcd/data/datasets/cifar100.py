@@ -1,4 +1,4 @@
-"""CIFAR-100: 50,000 + 10,000 photos of 32×32 pixels in 100 balanced classes. Old: fine ids 0-79 (METHODS §1.1)."""
+"""CIFAR-100: 50,000 + 10,000 photos of 32×32 pixels in 100 balanced classes. Old: ids 0-79 (docs/methods.md §1.1)."""
 
 from __future__ import annotations
 

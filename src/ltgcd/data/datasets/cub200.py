@@ -1,4 +1,4 @@
-"""CUB-200-2011: 5,994 + 5,794 photos of 200 species of birds. Old: the known classes of SSB (METHODS §1.1)."""
+"""CUB-200-2011: 5,994 + 5,794 photos of 200 species of birds. Old: the known classes of SSB (docs/methods.md §1.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FGVC-Aircraft 2013b: 6,667 (trainval) + 3,333 photos of 100 variants. Old: SSB's known classes (METHODS §1.1).
+"""FGVC-Aircraft 2013b: 6,667 (trainval) + 3,333 photos of 100 variants. Old: those of SSB (docs/methods.md §1.1).
 
 Class ids follow the names sorted as strings, as in GCD; variants.txt itself is sorted without regard to case.
 """

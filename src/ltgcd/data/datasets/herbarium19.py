@@ -1,7 +1,7 @@
 """Herbarium-19 (FGVC6): about 34,200 + 2,700 herbarium sheets of 683 species, a natural long tail.
 
 Class ids follow the folders' names sorted as strings ("0", "1", "10", …), as torchvision's ImageFolder has them; the
-Old classes are a draw over those ids (METHODS §1.1).
+Old classes are a draw over those ids (docs/methods.md §1.1).
 """
 
 from __future__ import annotations

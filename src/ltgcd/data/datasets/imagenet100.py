@@ -1,4 +1,4 @@
-"""ImageNet-100 of GCD: 100 classes of ILSVRC-2012, drawn with NumPy's seed 0. Old: the first 50 (METHODS §1.1).
+"""ImageNet-100 of GCD: 100 classes of ILSVRC-2012, drawn with NumPy's seed 0. Old: the first 50 (docs/methods.md §1.1).
 
 Other papers (CMC and its followers) call another hundred of classes by the same name, so the classes are picked by
 their synset, never by their place in a folder that may hold any hundred.

@@ -1,4 +1,4 @@
-"""iNaturalist-18: 437,513 + 24,426 photos of 8,142 species, a natural long tail. Old: ids 0-4070 (METHODS §1.5)."""
+"""iNaturalist-18: 437,513 + 24,426 photos of 8,142 species with a long tail. Old: ids 0-4070 (docs/methods.md §1.5)."""
 
 from __future__ import annotations
 

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.data.datasets.base import Part, Pool
+from ltgcd.data.images import is_image_name
 from ltgcd.data.items import ImageFiles, Items, ParquetImages, Texts
 from ltgcd.data.labels import class_label_columns, codes_of
 from ltgcd.data.parquet import image_column, parquet_file
-from ltgcd.data.sources import IMAGE_SUFFIXES
 
 Reader = Callable[[Path, Part], Pool | None]
 # Source ids in the official order of the classes; a class that is left out takes its items along.
@@ -96,7 +96,7 @@ def _names(folder: Path, *, folders: bool = False) -> list[str]:
     if folders:
         return sorted(entry.name for entry in visible if entry.is_dir())
     # By the name alone: asking the disk about each of millions of files would take minutes.
-    return sorted(e.name for e in visible if os.path.splitext(e.name)[1].lower() in IMAGE_SUFFIXES)  # noqa: PTH122
+    return sorted(e.name for e in visible if is_image_name(e.name))
 
 
 # ---------------------------------------------------------------- files that a list names

@@ -1,4 +1,4 @@
-"""Stanford Cars: 8,144 + 8,041 photos of 196 models of cars. Old: the known classes of SSB (METHODS §1.1)."""
+"""Stanford Cars: 8,144 + 8,041 photos of 196 models of cars. Old: the known classes of SSB (docs/methods.md §1.1)."""
 
 from __future__ import annotations
 

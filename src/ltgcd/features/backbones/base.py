@@ -25,7 +25,7 @@ class Backbone:
     Attributes
     ----------
     name : str
-        Name for logs and run directories.
+        What `load_backbone` knows it by; kept with the features, so that the same model can be loaded again.
     kind : {"image", "text", "vector"}
         What the trunk takes: a float32 batch (B, 3, H, W) made by `preprocessing`, a list of B strings, or a
         float32 batch (B, D).
@@ -40,6 +40,8 @@ class Backbone:
         Length of a feature.
     preprocessing : Preprocessing or None
         How an image becomes a row of the batch; None for texts and vectors.
+    trained_blocks : int or None
+        How many of a published network's last blocks are the tail; None where that is no choice.
     """
 
     name: str
@@ -49,15 +51,25 @@ class Backbone:
     activation_shape: tuple[int, ...]
     dim: int
     preprocessing: Preprocessing | None = None
+    trained_blocks: int | None = None
 
     def __post_init__(self) -> None:
         self.trunk.requires_grad_(False).eval()
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the trunk's class, weights and buffers: the model's part of the feature cache's key."""
-        digest = hashlib.sha256(f"{type(self.trunk).__qualname__}{self.activation_shape}".encode())
-        for key, value in sorted(self.trunk.state_dict().items()):
-            digest.update(f"{key}{value.dtype}{tuple(value.shape)}".encode())
-            digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-        return digest.hexdigest()
+        """Hash of the trunk's class, weights and buffers: what decides the activations."""
+        return _fingerprint(self.trunk, str(self.activation_shape))
+
+    @cached_property
+    def tail_fingerprint(self) -> str:
+        """Hash of the tail before training: with the trunk's, what decides the features."""
+        return _fingerprint(self.tail, str(self.dim))
+
+
+def _fingerprint(module: nn.Module, shape: str) -> str:
+    digest = hashlib.sha256(f"{type(module).__qualname__}{shape}".encode())
+    for key, value in sorted(module.state_dict().items()):
+        digest.update(f"{key}{value.dtype}{tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -271,4 +271,5 @@ def load_efficientnet_lite(
         activation_shape=(frozen[-1].outputs if frozen else STEM_CHANNELS, side, side),
         dim=DIM,
         preprocessing=preprocessing,
+        trained_blocks=trained_blocks,
     )

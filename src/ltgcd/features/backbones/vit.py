@@ -1,4 +1,4 @@
-"""DINO and DINOv2 vision transformers, split into a cached trunk and a trained tail (METHODS §3).
+"""DINO and DINOv2 vision transformers, split into a cached trunk and a trained tail (docs/methods.md §3).
 
 The names of the weights are those of the authors (and of timm): ``trunk.state_dict() | tail.state_dict()`` is
 the authors' file. Weights in the Hugging Face hub's naming are renamed on the way in.
@@ -242,7 +242,7 @@ class Trunk(nn.Module):
 
 
 class Tail(nn.Module):
-    """Trained: the last blocks, then the final LayerNorm, which stays frozen as in SimGCD (METHODS §3).
+    """Trained: the last blocks, then the final LayerNorm, which stays frozen as in SimGCD (docs/methods.md §3).
 
     Tokens (B, T, D) to the CLS feature h (B, D).
     """
@@ -373,4 +373,4 @@ def load_vit(name: str, weights: str | Path | None = None, image_size: int = 224
         warnings.warn(f"{source} holds more than {name}; not used: {_some(list(state))}.", stacklevel=2)
     tokens = 1 if trained_blocks == 0 else trunk.pos_embed.shape[1] + variant.registers
     views = Preprocessing(image_size=image_size, crop_pct=0.875, mean=variant.mean, std=variant.std)
-    return Backbone(name, "image", trunk, tail, (tokens, variant.dim), variant.dim, views)
+    return Backbone(name, "image", trunk, tail, (tokens, variant.dim), variant.dim, views, trained_blocks)
