@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,14 +10,13 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
 
+from ltgcd.data.images import image_ending
 from ltgcd.data.items import ImageFiles, Items
 
 CHUNK = 64  # items in memory at a time
 LONGEST = 100  # characters of a file or folder name
 RESERVED = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))})
-UNREADABLE = (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError)
 
 
 def safe_name(text: str) -> str:
@@ -70,6 +68,15 @@ class FilePlacer:
                 self._place(content, folder / name)
                 yield row, folder / name
 
+    def leave_out(self, row: int, path: Path) -> None:
+        """Take an item away again that a format can't hold."""
+        if path.is_symlink():
+            self.linked -= 1
+        else:
+            self.written -= 1
+        path.unlink()
+        self.missing.append(self.ids[row])
+
     def _contents(self, rows: NDArray[np.int64]) -> list[tuple[Path | bytes | None, str]]:
         if isinstance(self.items, ImageFiles):
             paths = [self.items.root / path for path in self.items.paths.take(rows).to_pylist()]
@@ -111,22 +118,3 @@ def _stem(item_id: str, ending: str) -> str:
     """The last part of an id that is a path; without its ending, which the file gets anyway."""
     last = item_id.rstrip("/").rpartition("/")[2]
     return last[: -len(ending)] if ending and last.lower().endswith(ending.lower()) else last
-
-
-def image_ending(blob: bytes) -> str:
-    """The usual file ending of an encoded image; ``.bin`` where Pillow does not know it."""
-    try:
-        with Image.open(io.BytesIO(blob)) as image:
-            form = (image.format or "bin").lower()
-    except UNREADABLE:
-        return ".bin"
-    return {"jpeg": ".jpg", "tiff": ".tif", "mpo": ".jpg"}.get(form, f".{form}")
-
-
-def image_size(path: Path) -> tuple[int, int]:
-    """Width and height of an image file from its header; 0, 0 where it can't be told."""
-    try:
-        with Image.open(path) as image:
-            return image.size
-    except UNREADABLE:
-        return 0, 0

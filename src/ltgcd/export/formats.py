@@ -1,17 +1,15 @@
 """Assignments in the forms that other tools read. Unsure items stay apart in every one of them.
 
-``csv`` and ``parquet`` are the assignments as they are. ``folders``, ``fiftyone`` and ``coco`` are directories with the
-images in them, by link where the source has files; ``label-studio`` is a file of tasks with predictions. Nothing that
-exists is ever overwritten, and what is cut short leaves nothing behind.
+``csv`` and ``parquet`` are tables that can be given back as labels. ``folders``, ``fiftyone`` and ``coco`` are
+directories with the images in them, by link where the source has files; ``label-studio`` is a file of tasks with
+predictions. Nothing that exists is ever overwritten, and what is cut short leaves nothing that looks finished.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,17 +20,33 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.spreadsheet import guarded
 from ltgcd.data.collection import Collection, positions
+from ltgcd.data.images import image_size
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
-from ltgcd.export.files import image_size, safe_name, unique_name
-from ltgcd.export.job import Export
+from ltgcd.export.files import safe_name, unique_name
+from ltgcd.export.job import UNSURE, Export
 from ltgcd.export.label_studio import INTERFACE, write_label_studio
+from ltgcd.export.publish import private_folder, publish
 
 STATUSES = ("known", "novel", "unsure")
+UNLABELLED_FOLDERS = (UNSURE, "junk", "unlabelled", "unlabeled")
 
 
-def check_export(form: str, out: Path, statuses: tuple[str, ...] = STATUSES) -> None:
-    """Refuse a format or a status that there is not, and an output that there is; before anything is read."""
+def check_export(form: str, out: Path, statuses: tuple[str, ...] = STATUSES, source: Path | None = None) -> None:
+    """Refuse what can't be exported so, before anything is read.
+
+    Parameters
+    ----------
+    form : str
+        A key of `FORMATS`.
+    out : path
+        What shall be made: there must be nothing of that name, and it must not lie in the source.
+    statuses : tuple of str
+        Which items: some of known, novel and unsure.
+    source : path, optional
+        Where the items come from, if that is known.
+    """
     if form not in FORMATS:
         raise InputError(f"There is no format '{form}'; choose {', '.join(FORMATS)}.")
     if wrong := set(statuses) - set(STATUSES):
@@ -40,6 +54,10 @@ def check_export(form: str, out: Path, statuses: tuple[str, ...] = STATUSES) -> 
     for path in [out, _beside(out, INTERFACE)] if form == "label-studio" else [out]:
         if os.path.lexists(path):
             raise InputError(f"{path} is there already, and nothing is overwritten; give another --out, or remove it.")
+    if source is not None and source.is_dir() and out.resolve().is_relative_to(source.resolve()):
+        raise InputError(
+            f"{out} lies in the source {source}, which would then be read with it; give an --out outside of the source."
+        )
 
 
 def export_items(
@@ -50,6 +68,7 @@ def export_items(
     *,
     statuses: tuple[str, ...] = STATUSES,
     copy: bool = False,
+    source: Path | None = None,
 ) -> dict[str, Any]:
     """Write assignments, and the items they are about, to `out`, which must not exist.
 
@@ -67,21 +86,25 @@ def export_items(
         Which items: some of known, novel and unsure.
     copy : bool
         Copy image files instead of linking to them.
+    source : path, optional
+        Where the items come from; nothing is written into a folder that they come from.
 
     Returns
     -------
     dict
         ``format, n, path`` and ``notes``.
     """
-    check_export(form, out, statuses)
+    check_export(form, out, statuses, source)
     table = assignments.select(ASSIGNMENT_COLUMNS)
     table = table.filter(pc.is_in(table.column("status"), pa.array(statuses))).combine_chunks()
     job = Export(table, None if collection is None else _items_of(table, collection), copy)
-    with _all_or_nothing(out) as temporary:
-        n = FORMATS[form](job, temporary)
-    for ending, content in job.beside.items():
-        with _beside(out, ending).open("x", encoding="utf-8") as file:
-            file.write(content)
+    with private_folder(out) as folder:
+        n = FORMATS[form](job, folder / "output")
+        written = []
+        for ending, content in job.beside.items():
+            (folder / ending).write_text(content, encoding="utf-8")
+            written.append((folder / ending, _beside(out, ending)))
+        publish([*written, (folder / "output", out)])
     return {"format": form, "n": n, "path": str(out), "notes": job.notes}
 
 
@@ -97,51 +120,44 @@ def _items_of(table: pa.Table, collection: Collection) -> Collection:
     return collection.select(rows) if len(rows) else collection
 
 
-@contextmanager
-def _all_or_nothing(out: Path) -> Iterator[Path]:
-    """A temporary path beside `out` that takes its name at the end, if the block raised nothing."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        if os.path.lexists(out):
-            raise InputError(f"{out} was made by someone else meanwhile; give another --out.")
-        temporary.rename(out)
-    finally:
-        if temporary.is_dir():
-            shutil.rmtree(temporary)
-        else:
-            temporary.unlink(missing_ok=True)
-
-
 # ---------------------------------------------------------------- tables
 
 
 def _write_csv(job: Export, path: Path) -> int:
-    pacsv.write_csv(job.table, path)
-    return len(job.table)
+    pacsv.write_csv(guarded(job.table()), path)
+    return len(job.ids)
 
 
 def _write_parquet(job: Export, path: Path) -> int:
-    pq.write_table(job.table, path)
-    return len(job.table)
+    pq.write_table(job.table(), path, write_page_checksum=True)
+    return len(job.ids)
 
 
 # ---------------------------------------------------------------- folders of files
 
 
 def _write_folders(job: Export, out: Path) -> int:
-    """A folder for each category, as ImageFolder and ImageClassificationDirectoryTree read it; ``index.csv`` beside."""
+    """A folder for each category, as ImageFolder and ImageClassificationDirectoryTree read it; ``index.csv`` beside.
+
+    For images, the index is itself a source: its column ``path`` says where each one is.
+    """
     files = job.placer("image", "text")
-    names, taken = {}, {"index.csv": 1}
-    for key, name in job.class_names().items():
-        names[key] = unique_name(safe_name(name), taken)
-    keys = job.keys()
+    # Folders of these names are read as unlabelled, so no class gets one of them.
+    folders, taken = {UNSURE: UNSURE}, dict.fromkeys(("index.csv", *UNLABELLED_FOLDERS), 1)
+    for name in job.category_statuses:
+        if name not in folders:
+            folders[name] = unique_name(safe_name(name), taken)
     out.mkdir()
-    placed = list(files.put(lambda row: out / names[keys[row]]))
+    placed = list(files.put(lambda row: out / folders[job.categories[row]]))
     rows = pa.array([row for row, _ in placed], pa.int64())
     where = pa.array([path.relative_to(out).as_posix() for _, path in placed], pa.string())
-    pacsv.write_csv(job.table.take(rows).append_column("path", where), out / "index.csv")
+    column = "path" if files.items.kind == "image" else "file"  # a manifest's `path` is the path of an image
+    pacsv.write_csv(guarded(job.table().take(rows).append_column(column, where)), out / "index.csv")
+    if renamed := [name for name, folder in folders.items() if folder != name]:
+        job.notes.append(
+            f"{len(renamed)} of {len(folders)} folders can't have the name of their category (for example "
+            f"'{folders[renamed[0]]}'); index.csv has the names."
+        )
     job.notes.extend(files.notes())
     return len(placed)
 
@@ -149,50 +165,51 @@ def _write_folders(job: Export, out: Path) -> int:
 def _write_fiftyone(job: Export, out: Path) -> int:
     """``data/`` and ``labels.json`` of FiftyOneImageClassificationDataset: images are known by name without ending."""
     files = job.placer("image")
-    names, keys = job.class_names(), job.keys()
-    number = {key: at for at, key in enumerate(names)}
+    number = {name: at for at, name in enumerate(job.category_statuses)}
     (out / "data").mkdir(parents=True)
-    score, original = job.table.column("confidence").to_pylist(), job.table.column("name").to_pylist()
     labels = {
         path.stem: {
-            "label": number[keys[row]],
-            "confidence": score[row],
-            "attributes": {"id": files.ids[row], "status": keys[row][1], "name": original[row]},
+            "label": number[job.categories[row]],
+            "confidence": job.confidence[row],
+            "attributes": job.details(row),  # no attribute may be called `id`: FiftyOne has its own
         }
         for row, path in files.put(lambda _row: out / "data", unique_stems=True)
     }
-    _write_json(out / "labels.json", {"classes": list(names.values()), "labels": labels})
+    _write_json(out / "labels.json", {"classes": list(number), "labels": labels})
     job.notes.extend(files.notes())
     return len(labels)
 
 
 def _write_coco(job: Export, out: Path) -> int:
-    """``data/`` and ``labels.json`` in COCO's form: one annotation an image, its box the whole image."""
+    """``data/`` and ``labels.json`` in COCO's form: one annotation an image, its box and outline the whole image."""
     files = job.placer("image")
-    names, keys = job.class_names(), job.keys()
-    number = {key: at for at, key in enumerate(names, start=1)}
-    score, original = job.table.column("confidence").to_pylist(), job.table.column("name").to_pylist()
+    number = {name: at for at, name in enumerate(job.category_statuses, start=1)}
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     (out / "data").mkdir(parents=True)
     for row, path in files.put(lambda _row: out / "data"):
         width, height = image_size(path)
+        if not width or not height:  # no outline can be drawn around it
+            files.leave_out(row, path)
+            continue
         at = len(images) + 1
-        images.append({"id": at, "file_name": path.name, "width": width, "height": height, "ltgcd_id": files.ids[row]})
+        images.append({"id": at, "file_name": path.name, "width": width, "height": height, "item_id": files.ids[row]})
         annotations.append(
             {
                 "id": at,
                 "image_id": at,
-                "category_id": number[keys[row]],
+                "category_id": number[job.categories[row]],
                 "bbox": [0, 0, width, height],
                 "area": width * height,
                 "iscrowd": 0,
-                "segmentation": [],
-                "score": score[row],
-                "attributes": {"status": keys[row][1], "name": original[row]},
+                "segmentation": [[0, 0, width, 0, width, height, 0, height]],
+                "score": job.confidence[row],
+                "attributes": job.details(row),
             }
         )
-    categories = [{"id": number[key], "name": name, "supercategory": key[1]} for key, name in names.items()]
+    categories = [
+        {"id": number[name], "name": name, "supercategory": status} for name, status in job.category_statuses.items()
+    ]
     info = {"description": "Categories found by ltgcd", "version": version("ltgcd")}
     content = {"info": info, "licenses": [], "categories": categories, "images": images, "annotations": annotations}
     _write_json(out / "labels.json", content)

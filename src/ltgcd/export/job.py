@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.files import with_metadata
 from ltgcd.data.collection import Collection
-from ltgcd.export.files import FilePlacer, unique_name
+from ltgcd.export.files import FilePlacer
 
 UNSURE = "unsure"
 
@@ -20,8 +23,8 @@ class Export:
 
     Attributes
     ----------
-    table : pyarrow.Table
-        ``id, label, name, status, confidence`` of the chosen items.
+    assignments : pyarrow.Table
+        ``id, label, name, status, confidence`` of the chosen items, as a run keeps them: the label is a number.
     collection : Collection or None
         The same items in the same order, where a source was given.
     copy : bool
@@ -32,31 +35,78 @@ class Export:
         Contents of further files by the end of their name, which begins as that of the output.
     """
 
-    table: pa.Table
+    assignments: pa.Table
     collection: Collection | None
     copy: bool
     notes: list[str] = field(default_factory=list)
     beside: dict[str, str] = field(default_factory=dict)
 
-    def keys(self) -> list[tuple[str, str]]:
-        """(name, status) of each item's category; the bin of unsure items is a category, whatever they lean towards."""
-        status = self.table.column("status")
-        name = pc.fill_null(self.table.column("name"), "unnamed")
-        return list(
-            zip(pc.if_else(pc.equal(status, UNSURE), UNSURE, name).to_pylist(), status.to_pylist(), strict=True)
-        )
+    @cached_property
+    def names(self) -> dict[int, str]:
+        """Name of each class and category by its number, also of those that items only lean to."""
+        columns = (self.assignments.column(name).to_pylist() for name in ("label", "name", "status"))
+        return category_names(list(zip(*columns, strict=True)))
 
-    def class_names(self) -> dict[tuple[str, str], str]:
-        """A name of its own for each category, by label, the bin of unsure items last.
+    @cached_property
+    def categories(self) -> list[str]:
+        """Category of each item; the unsure ones are one of their own, whatever they lean to."""
+        rows = zip(self.codes, self.statuses, strict=True)
+        return [UNSURE if status == UNSURE else self.names[code] for code, status in rows]
 
-        Only a class that is itself called "unsure", or as another one, gets a number.
+    @cached_property
+    def category_statuses(self) -> dict[str, str]:
+        """Status of each category that has items, by number, the unsure ones last."""
+        rows = sorted(set(zip(self.codes, self.categories, self.statuses, strict=True)))
+        return {category: status for _, category, status in sorted(rows, key=lambda row: row[1] == UNSURE)}
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """Id of each item."""
+        return list(self.assignments.column("id").to_pylist())
+
+    @cached_property
+    def codes(self) -> list[int]:
+        """Number of the class or category of each item."""
+        return list(self.assignments.column("label").to_pylist())
+
+    @cached_property
+    def statuses(self) -> list[str]:
+        """Status of each item: known, novel or unsure."""
+        return list(self.assignments.column("status").to_pylist())
+
+    @cached_property
+    def confidence(self) -> list[float]:
+        """Probability that the label of each item is right."""
+        return list(self.assignments.column("confidence").to_pylist())
+
+    def details(self, row: int) -> dict[str, str]:
+        """What a tool shall keep of an item beside its label, so that the label comes back to the same item."""
+        found = {"item_id": self.ids[row], "status": self.statuses[row]}
+        if self.statuses[row] == UNSURE:
+            found["leans_to"] = self.names[self.codes[row]]
+        return found
+
+    def table(self) -> pa.Table:
+        """``id, label, code, status, confidence, leans_to``.
+
+        The label is the name, so that the table can be given back as ``--labels``. Unsure items have none: read back,
+        they are unlabelled.
         """
-        first: dict[tuple[str, str], tuple[bool, int]] = {}
-        for key, label in zip(self.keys(), self.table.column("label").to_pylist(), strict=True):
-            first.setdefault(key, (key[1] == UNSURE, label))
-        taken = {UNSURE: 1}
-        ordered = sorted(first, key=lambda key: first[key])
-        return {key: UNSURE if key[1] == UNSURE else unique_name(key[0], taken) for key in ordered}
+        name = pa.array([self.names[code] for code in self.codes], pa.string())
+        status = self.assignments.column("status")
+        sure = pc.not_equal(status, UNSURE)
+        table = pa.table(
+            {
+                "id": self.assignments.column("id"),
+                "label": pc.if_else(sure, name, None),
+                "code": pc.if_else(sure, self.assignments.column("label"), None),
+                "status": status,
+                "confidence": self.assignments.column("confidence"),
+                "leans_to": pc.if_else(sure, None, name),
+            }
+        )
+        # The reader of parquet takes the labels as they are where the classes are told: "1" beside "cat", too.
+        return with_metadata(table, {"class_names": [c for c, s in self.category_statuses.items() if s != UNSURE]})
 
     def need(self, *kinds: str) -> Collection:
         """The items themselves; says what is missing."""
@@ -71,4 +121,39 @@ class Export:
 
     def placer(self, *kinds: str) -> FilePlacer:
         """What puts the items into folders."""
-        return FilePlacer(self.need(*kinds).items, self.table.column("id").to_pylist(), copy=self.copy)
+        return FilePlacer(self.need(*kinds).items, self.ids, copy=self.copy)
+
+
+def category_names(rows: list[tuple[int, str | None, str]]) -> dict[int, str]:
+    """Name of each class and category by its number; a class and a novel category never share one.
+
+    Parameters
+    ----------
+    rows : list of (code, name, status)
+        A row an item. Two numbers with the same name and status are one category.
+
+    Returns
+    -------
+    dict
+        Only what is itself called "unsure", and a novel category with the name of a class, gets a number: "unsure-2".
+    """
+    name_of: dict[int, str] = {}
+    status_of: dict[int, str] = {}
+    for code, name, status in rows:
+        name_of.setdefault(code, name or "unnamed")
+        if status != UNSURE:
+            status_of.setdefault(code, status)
+    sure = {name_of[code]: status for code, status in status_of.items()}
+    for code, name in name_of.items():  # what items only lean to
+        status_of.setdefault(code, sure.get(name, "novel"))
+    taken = {UNSURE, *name_of.values()}
+    shown: dict[tuple[str, str], str] = {}
+    for code in sorted(name_of, key=lambda code: (status_of[code] != "known", code)):
+        key = name, _ = name_of[code], status_of[code]
+        if key in shown:
+            continue
+        shown[key] = name
+        if name.strip().casefold() == UNSURE or any(other == name for other, _ in shown if (other, _) != key):
+            shown[key] = next(new for n in itertools.count(2) if (new := f"{name}-{n}") not in taken)
+            taken.add(shown[key])
+    return {code: shown[name_of[code], status_of[code]] for code in name_of}

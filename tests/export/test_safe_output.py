@@ -1,0 +1,125 @@
+"""Outputs are whole or not there, never over something, and never in the source."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from ltgcd.common.errors import InputError
+from ltgcd.data.collection import Collection
+from ltgcd.data.sources import read_source
+from ltgcd.export import formats
+from ltgcd.export.formats import FORMATS, check_export, export_items
+from ltgcd.export.publish import PREFIX, private_folder, publish
+
+
+@pytest.fixture
+def photos(image_folder: Path) -> Collection:
+    return read_source(image_folder).collection
+
+
+@pytest.fixture
+def assigned(photos: Collection) -> pa.Table:
+    n = len(photos)
+    columns = {"label": [0] * n, "name": ["cat"] * n, "status": ["known"] * n, "confidence": [0.5] * n}
+    return pa.table({"id": photos.ids, **columns})
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_nothing_is_written_into_the_source(
+    form: str, assigned: pa.Table, photos: Collection, image_folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(image_folder)
+    before = names(image_folder)
+    for out in (image_folder / "out", image_folder / "cat" / "out", tmp_path / "link" / "new" / "out"):
+        with pytest.raises(InputError, match=r"lies in the source .* outside of the source"):
+            check_export(form, out, source=image_folder)
+        with pytest.raises(InputError, match="lies in the source"):
+            export_items(assigned, photos, form, out, source=image_folder)
+    assert names(image_folder) == before
+    # Beside the source is fine, and so is the folder that a manifest lies in: it names its images one by one.
+    manifest = image_folder / "list.csv"
+    manifest.write_text("path\ncat/a.png\n")
+    check_export(form, tmp_path / "photos-sorted", source=image_folder)
+    check_export(form, image_folder / "out", source=manifest)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_planted_link_is_not_followed(
+    form: str, assigned: pa.Table, photos: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    (folder / f".out.json.{os.getpid()}.tmp").symlink_to(victim)
+    tries = iter(["planted", "planted", "free"])
+    monkeypatch.setattr(tempfile, "_get_candidate_names", lambda: tries)
+    (folder / f"{PREFIX}planted.tmp").symlink_to(tmp_path)
+    export_items(assigned, photos, form, folder / "out.json")
+    assert victim.read_text() == "mine"
+    assert (folder / f".out.json.{os.getpid()}.tmp").is_symlink()
+    assert not (folder / f"{PREFIX}free.tmp").exists()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_half_written_is_not_there(
+    form: str, assigned: pa.Table, photos: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed when all is written but not named: only a hidden folder is left. Stopped by an error: nothing is."""
+    write = FORMATS[form]
+
+    def fail(job: formats.Export, path: Path) -> int:
+        write(job, path)
+        assert names(tmp_path / "deep") != []
+        assert all(name.startswith(PREFIX) for name in names(tmp_path / "deep"))
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(FORMATS, form, fail)
+    with pytest.raises(KeyboardInterrupt):
+        export_items(assigned, photos, form, tmp_path / "deep" / "out")
+    assert not (tmp_path / "deep").exists()
+
+
+def test_a_refused_export_makes_no_folders(assigned: pa.Table, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--source"):
+        export_items(assigned, None, "coco", tmp_path / "a" / "b" / "out")
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_what_appears_meanwhile_is_kept(links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    out = tmp_path / "out.csv"
+    with private_folder(out) as folder:
+        (folder / "a").write_text("first")
+        (folder / "b").write_text("second")
+        publish([(folder / "a", tmp_path / "beside.xml"), (folder / "b", out)])
+    assert (out.read_text(), (tmp_path / "beside.xml").read_text()) == ("second", "first")
+    assert stat.S_IMODE(out.stat().st_mode) & 0o400
+    out.write_text("mine")
+    (tmp_path / "beside.xml").unlink()
+    with pytest.raises(InputError, match="meanwhile"), private_folder(out) as folder:
+        (folder / "a").write_text("first")
+        (folder / "b").write_text("second")
+        publish([(folder / "a", tmp_path / "beside.xml"), (folder / "b", out)])
+    assert names(tmp_path) == ["out.csv"]
+    assert out.read_text() == "mine"
+    with pytest.raises(InputError, match="meanwhile"), private_folder(out) as folder:
+        (folder / "set").mkdir()
+        publish([(folder / "set", out)])
+    assert out.read_text() == "mine"
