@@ -83,8 +83,10 @@ def test_activations_are_those_of_the_trunk(tmp_path: Path) -> None:
     mixed = store.take(np.array([5, 60, 5]), np.array([0, 2, 1]))
     np.testing.assert_array_equal(mixed[1], store.take(np.array([60]), 2)[0])
     np.testing.assert_array_equal(mixed[2], store.take(np.array([5]), 1)[0])
-    # The folder is a source of embeddings with the labels of the images.
+    # The folder is a source of embeddings with the labels of the images; the same is handed on in memory.
     collection, _ = read_source(tmp_path / "f")
+    np.testing.assert_array_equal(result.source.collection.items.x, collection.items.x)  # type: ignore[union-attr]
+    assert result.source.collection.ids.equals(collection.ids)
     assert isinstance(collection.items, Vectors)
     np.testing.assert_array_equal(collection.y, source.collection.y)
     with torch.no_grad():
@@ -107,8 +109,13 @@ def test_broken_images_are_reported_and_the_rest_is_right(tmp_path: Path) -> Non
     )
     with pytest.raises(InputError, match="'im-0003'"):
         embed(images(70, broken=(3, 40)), tiny_backbone(), tmp_path / "strict", strict=True)
-    with pytest.raises(InputError, match=r"None of the 2 items could be read \(the first is 'im-0000': .*\); .*\.$"):
+    none = r"None of the 2 items could be read \(the first is 'im-0000': .*\); .*\.$"
+    with pytest.raises(InputError, match=none):
         embed(images(2, broken=(0, 1)), tiny_backbone(), tmp_path / "all")
+    empty = embed(images(2, broken=(0, 1)), tiny_backbone(), tmp_path / "all", may_be_empty=True)
+    assert (empty.n, len(empty.store), len(empty.skipped)) == (0, 0, 2)
+    with pytest.raises(InputError, match=none):
+        empty.source  # noqa: B018
 
 
 def test_adding_items_embeds_only_the_new_ones(tmp_path: Path) -> None:
@@ -121,9 +128,7 @@ def test_adding_items_embeds_only_the_new_ones(tmp_path: Path) -> None:
     assert all(after[name] == before[name] for name in before if name.startswith("shard-"))
     fresh = embed(images(80), tiny_backbone(), tmp_path / "fresh")
     everything = np.arange(80)
-    np.testing.assert_allclose(
-        open_features(folder).take(everything), open_features(fresh.path).take(everything), atol=2e-3
-    )
+    np.testing.assert_array_equal(result.store.take(everything), fresh.store.take(everything))
     # Nothing new: nothing is computed. Items that are gone leave the index.
     assert embed(images(80), tiny_backbone(), folder).embedded == 0
     assert embed(images(10), tiny_backbone(), folder).n == 10
@@ -141,7 +146,7 @@ def test_changed_content_is_embedded_again_also_when_it_changes_back(tmp_path: P
     assert embed(Source(changed, None), tiny_backbone(), folder).embedded == 1
     assert not np.array_equal(open_features(folder).take(np.array([7])), original)
     assert embed(source, tiny_backbone(), folder).embedded == 1
-    np.testing.assert_allclose(open_features(folder).take(np.array([7])), original, atol=2e-3)
+    np.testing.assert_array_equal(open_features(folder).take(np.array([7])), original)
 
 
 def test_changed_content_is_never_hidden_by_an_older_shard(tmp_path: Path) -> None:
