@@ -206,8 +206,8 @@ def _search_cells(
 ) -> _Candidates:
     """The n best pairs of every row with the rows of the `probes` cells whose centres are nearest to it.
 
-    `cell` (U,) is where each row lies. Rows that look into the same cell make one matrix product with it: three times as
-    fast as ``IndexIVFFlat.search``, where every row goes through its cells alone.
+    `cell` (U,) is where each row lies. Rows that look into the same cell make one matrix product with it: three times
+    as fast as ``IndexIVFFlat.search``, where every row goes through its cells alone.
     """
     order, sizes = np.argsort(cell, kind="stable"), np.bincount(cell, minlength=len(centres))
     by_cell, ends = unit[order], np.cumsum(sizes)
