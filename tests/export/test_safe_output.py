@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -89,6 +92,35 @@ def test_half_written_is_not_there(
     with pytest.raises(KeyboardInterrupt):
         export_items(assigned, photos, form, tmp_path / "deep" / "out")
     assert not (tmp_path / "deep").exists()
+
+
+def test_a_kill_leaves_nothing_that_looks_finished(tmp_path: Path) -> None:
+    program = """
+import os, sys, signal
+from pathlib import Path
+import numpy as np, pyarrow as pa
+from ltgcd.data.collection import Collection
+from ltgcd.data.items import Texts
+from ltgcd.export.formats import export_items
+from ltgcd.export.files import FilePlacer
+
+place, ids = FilePlacer._place, pa.array([str(i) for i in range(100)])
+def place_and_die(self, content, target):
+    place(self, content, target)
+    if self.written == 70:
+        os.kill(os.getpid(), signal.SIGKILL)
+FilePlacer._place = place_and_die
+columns = {"label": [0] * 100, "name": ["a"] * 100, "status": ["known"] * 100, "confidence": [0.5] * 100}
+texts = Collection(ids, Texts(pa.array(["text"] * 100)), np.full(100, -1), ())
+export_items(pa.table({"id": ids, **columns}), texts, "folders", Path(sys.argv[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "out")], check=False, timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = names(tmp_path)
+    assert left.startswith(PREFIX)
+    # The next one is not in its way.
+    with private_folder(tmp_path / "out"):
+        pass
 
 
 def test_a_refused_export_makes_no_folders(assigned: pa.Table, tmp_path: Path) -> None:

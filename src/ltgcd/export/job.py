@@ -147,13 +147,15 @@ def category_names(rows: list[tuple[int, str | None, str]]) -> dict[int, str]:
     for code, name in name_of.items():  # what items only lean to
         status_of.setdefault(code, sure.get(name, "novel"))
     taken = {UNSURE, *name_of.values()}
+    given: set[str] = set()
     shown: dict[tuple[str, str], str] = {}
-    for code in sorted(name_of, key=lambda code: (status_of[code] != "known", code)):
-        key = name, _ = name_of[code], status_of[code]
+    for code in sorted(name_of, key=lambda code: (status_of[code] != "known", code)):  # classes keep their names
+        name, key = name_of[code], (name_of[code], status_of[code])
         if key in shown:
             continue
+        if name in given or name.strip().casefold() == UNSURE:
+            name = next(new for n in itertools.count(2) if (new := f"{name}-{n}") not in taken)
+            taken.add(name)
+        given.add(name)
         shown[key] = name
-        if name.strip().casefold() == UNSURE or any(other == name for other, _ in shown if (other, _) != key):
-            shown[key] = next(new for n in itertools.count(2) if (new := f"{name}-{n}") not in taken)
-            taken.add(shown[key])
     return {code: shown[name_of[code], status_of[code]] for code in name_of}
