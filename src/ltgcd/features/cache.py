@@ -2,8 +2,8 @@
 
 A folder holds ``features.json`` (the key: model, preprocessing, views), ``shard-00000.npy`` and so on (fp16, memory
 mapped), ``shard-00000.parquet`` (id, digest of the content, row or reason for a skip), ``index.parquet`` (where each
-item of the source is), ``features.npz`` (the test view's features: a source), ``items.parquet`` (where the images are,
-or what the texts say) and ``skipped.csv``.
+item of the source is), ``features.npz`` (the test view's features: a source), ``manifest.parquet`` (where the images
+are, or what the texts say) and ``skipped.csv``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 KEY_FILE, INDEX_FILE, SOURCE_FILE, SKIPPED_FILE = "features.json", "index.parquet", "features.npz", "skipped.csv"
-ITEMS_FILE = "items.parquet"
+ITEMS_FILE = "manifest.parquet"
 
 
 # ---------------------------------------------------------------- the key

@@ -8,8 +8,6 @@ that was killed and is run again keeps its finished shards and ends with what a 
 from __future__ import annotations
 
 import csv
-import hashlib
-import itertools
 import os
 import shutil
 import time
@@ -33,6 +31,7 @@ from ltgcd.common.progress import progress
 from ltgcd.data.collection import UNLABELLED, Collection, Source
 from ltgcd.data.items import Vectors
 from ltgcd.data.sources import write_embeddings, write_manifest
+from ltgcd.features.already import content_digest, embedded_already, free_numbers, newest_rows
 from ltgcd.features.backbones import check_kind
 from ltgcd.features.backbones.base import Backbone
 from ltgcd.features.backbones.engines import Run, filled_up, make_engine
@@ -134,7 +133,7 @@ def embed(
         for number in damaged:
             notify(f"shard {number} in {folder} is damaged; its items are embedded again")
             remove_shard(folder, number)
-        cached = _cached(collection, whole)
+        cached = embedded_already(collection, whole)
         todo = collection.items.reading_order()
         todo = todo[~cached[todo]]
         item_bytes = 2 * (1 + views) * int(np.prod(backbone.activation_shape))
@@ -143,7 +142,7 @@ def embed(
         started = time.perf_counter()
         if len(todo):
             run = make_engine(backbone, engine, BATCH)
-            free = _free_numbers(collection.ids.take(todo), whole)
+            free = free_numbers(collection.ids.take(todo), whole)
             job = _Job(collection, backbone, run, views, strict)
             size = max(BATCH, min(SHARD_ITEMS, SHARD_BYTES // item_bytes) // BATCH * BATCH)
             with progress(f"embedding ({backbone.name})", len(todo)) as advance:
@@ -160,12 +159,6 @@ def embed(
     if not may_be_empty:
         done.source  # noqa: B018 - says so where there is none
     return done
-
-
-def _digest(item: Any) -> bytes:  # noqa: ANN401 - bytes, str or a vector
-    if isinstance(item, np.ndarray):
-        item = item.tobytes()
-    return hashlib.blake2b(item.encode() if isinstance(item, str) else item, digest_size=16).digest()
 
 
 # ---------------------------------------------------------------- one shard
@@ -241,7 +234,7 @@ def _loaded(job: _Job, rows: NDArray[np.int64], pool: ThreadPoolExecutor) -> Ite
 def _load(job: _Job, rows: NDArray[np.int64], pool: ThreadPoolExecutor) -> _Batch:
     """The trunk's input for each view, the digests, and the failures by position. Failed rows are kept, as zeros."""
     contents: Any = job.collection.items.take(rows)
-    hashes = [_digest(item) for item in contents]
+    hashes = [content_digest(item) for item in contents]
     if job.backbone.kind == "text":
         return [contents], hashes, {}
     if job.backbone.kind == "vector":
@@ -253,41 +246,7 @@ def _load(job: _Job, rows: NDArray[np.int64], pool: ThreadPoolExecutor) -> _Batc
     return [preprocessing.to_batch(pixels[:, view]) for view in range(1 + job.views)], hashes, dict(failures)
 
 
-# ---------------------------------------------------------------- what is there already
-
-
-def _cached(collection: Collection, shards: dict[int, pa.Table]) -> NDArray[np.bool_]:
-    """Mask of the items that a shard holds with the same id and the same content."""
-    cached = np.zeros(len(collection), dtype=np.bool_)
-    if not shards:
-        return cached
-    table = pa.concat_tables(shards.values())
-    digests = table.column("digest").combine_chunks().take(_newest(collection.ids, table))
-    order = collection.items.reading_order()
-    order = order[np.asarray(digests.is_valid())[order]]
-    with progress("checking what is there", len(order)) as advance:
-        for start in range(0, len(order), 2 * BATCH):
-            rows = order[start : start + 2 * BATCH]
-            contents: Any = collection.items.take(rows)
-            held = digests.take(rows).to_pylist()
-            cached[rows] = [_digest(item) == digest for item, digest in zip(contents, held, strict=True)]
-            advance(len(rows))
-    return cached
-
-
-def _newest(ids: pa.StringArray, table: pa.Table) -> pa.Array:
-    """Row of each id in the table of all shards, the last where there are more; null where there is none."""
-    return pc.subtract(len(table) - 1, pc.index_in(ids, table.column("id").combine_chunks()[::-1]))
-
-
-def _free_numbers(ids: pa.StringArray, shards: dict[int, pa.Table]) -> Iterator[int]:
-    """Numbers for new shards: gaps that damaged ones left, but none below a shard with older content of these `ids`."""
-    first = 0
-    if shards:
-        number_of = np.repeat(list(shards), [len(table) for table in shards.values()])
-        held = pa.concat_tables(shards.values()).column("id")
-        first = int(number_of[np.asarray(pc.is_in(held, ids))].max(initial=-1)) + 1
-    return (n for n in itertools.count(first) if n not in shards)
+# ---------------------------------------------------------------- what is written at the end
 
 
 def _write_index(folder: Path, collection: Collection) -> list[tuple[str, str]]:
@@ -302,7 +261,7 @@ def _write_index(folder: Path, collection: Collection) -> list[tuple[str, str]]:
         for number, table in shards.items()
     ]
     table = pa.concat_tables(numbered)
-    mine = table.take(_newest(collection.ids, table))
+    mine = table.take(newest_rows(collection.ids, table))
     broken = pc.is_valid(mine.column("reason"))
     skipped = mine.filter(broken).select(["id", "reason"]).to_pylist()
     with atomic_path(folder / SKIPPED_FILE) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
