@@ -10,14 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
 # One numerical thread a test process: two pytest workers share two cores.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 ROOT = Path(__file__).parents[1]
+Npz = Callable[..., Path]  # what the fixture `npz` gives
+# Text that is not UTF-8.
+LATIN1 = pa.Array.from_buffers(
+    pa.string(), 2, [None, pa.py_buffer(np.array([0, 1, 2], np.int32)), pa.py_buffer(b"\xe9\xe8")]
+)
 
 
 def data_folder() -> Path | None:
@@ -127,3 +134,19 @@ def train(
     )
     done = train_run(source, folder, config, store=store, weights=weights, watch=watch or unwatched, notify=notify)
     return {"method": method, **summary(done, source.collection.n_old)}
+
+
+def fails(*arguments: object) -> str:
+    """Run a command that must refuse its input; give the sentence it says."""
+    from ltgcd.cli import app
+
+    done = CliRunner().invoke(app, [*map(str, arguments), "--json"])
+    assert done.exit_code == 2, (done.output, done.exception)
+    said = json.loads(done.stdout)  # one JSON object on stdout and nothing else
+    assert list(said) == ["error"]
+    sentence = said["error"]
+    assert done.stderr.strip().splitlines()[-1] == f"Error: {sentence}"
+    assert "Traceback" not in done.stderr
+    assert sentence.endswith((".", "?")), sentence
+    assert "\n" not in sentence
+    return sentence

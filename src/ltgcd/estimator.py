@@ -252,7 +252,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         """
         check_is_fitted(self)
         x = self._vectors(X_new)
-        given_labels = [None] * len(x) if y_new is None else y_new
+        given_labels: Any = [None] * len(x) if y_new is None else y_new
         codes, classes = encode_labels_of_any_kind(given_labels, len(x), self.unlabelled)
         held = {label: code for code, label in enumerate(self.classes_.tolist())}
         unheard = [label for label in classes if label not in held]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from conftest import image_bytes, run_cli
+from conftest import LATIN1, Npz, fails, image_bytes, run_cli
 from ltgcd.cli import app
-
-Npz = Callable[..., Path]
-
-
-def fails(*arguments: object) -> str:
-    """Run a command that must refuse its input; give the sentence it says."""
-    done = CliRunner().invoke(app, [*map(str, arguments), "--json"])
-    assert done.exit_code == 2, (done.output, done.exception)
-    said = json.loads(done.stdout)  # one JSON object on stdout and nothing else
-    assert list(said) == ["error"]
-    sentence = said["error"]
-    assert done.stderr.strip().splitlines()[-1] == f"Error: {sentence}"
-    assert "Traceback" not in done.stderr
-    assert sentence.endswith((".", "?")), sentence
-    assert "\n" not in sentence
-    return sentence
 
 
 def test_empty_folder(tmp_path: Path) -> None:
@@ -287,11 +269,6 @@ def test_names_that_are_too_long_for_the_system(tmp_path: Path) -> None:
     assert "names 2 files that are not there" in fails("inspect", tmp_path / "m.csv")
     (tmp_path / "m.csv").write_text(f"path,label\nrows.parquet#{'9' * 30},cat\n")
     assert "names 1 files that are not there" in fails("inspect", tmp_path / "m.csv")
-
-
-LATIN1 = pa.Array.from_buffers(
-    pa.string(), 2, [None, pa.py_buffer(np.array([0, 1, 2], np.int32)), pa.py_buffer(b"\xe9\xe8")]
-)
 
 
 @pytest.mark.parametrize("values", [pa.array([["a"], ["b"]]), pa.array([b"\xff", b"b"]), LATIN1])

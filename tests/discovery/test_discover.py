@@ -61,7 +61,8 @@ def test_the_model_has_the_callers_numbers() -> None:
         found = discover(Task(x, y, 4), config)
         assert found.fitted is not None
         predicted = found.fitted.predict(VectorViews(x)).argmax(axis=1)
-        assert (predicted == found.labels).mean() > 0.8, method
+        free = y < 0
+        assert (predicted == found.labels)[free].mean() > (0.85 if method == "ltgcd" else 0.999), method
 
 
 def test_threads_change_nothing(tmp_path: Path) -> None:

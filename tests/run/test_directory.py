@@ -113,7 +113,7 @@ def test_what_can_be_refused_is_refused_before_anything_is_embedded(image_folder
     for arguments in (("--k", "1"), ("--backbone", "minilm"), ("--backbone", "nonsense")):
         done = run_cli("discover", image_folder, *arguments, "--out", tmp_path / "run", "--json")
         assert done.code == 2, done.err
-        assert "embedding" not in done.err
+        assert "· embedding" not in done.err
         assert not (tmp_path / "run").exists()
 
 

@@ -10,15 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_bad_input import LATIN1, Npz, fails
 
-import ltgcd.training.loop
-from conftest import image_bytes, run_cli
+from conftest import LATIN1, Npz, fails, image_bytes, run_cli
 from ltgcd.common.errors import InputError
 from ltgcd.data.sources import read_source
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import Embedding, discover_source
 from ltgcd.run.update import update_run
+from ltgcd.training.checkpoints import Checkpoints
 
 
 class Makers:
@@ -92,7 +91,7 @@ BROKEN: dict[str, tuple[Callable[[Makers], Any], str]] = {
     "k too small": (lambda m: [m.npz(), "--k", "1"], "K = 1 is impossible"),
     "k too large": (lambda m: [m.npz(), "--k", "41"], "K = 41 is impossible"),
     "k in words": (lambda m: [m.npz(), "--k", "ten"], "--k takes 'auto'"),
-    "views of vectors": (lambda m: [m.npz(), "--views", "4"], "no views"),
+    "views of vectors": (lambda m: [m.npz(), "--views", "4"], "taken as they are"),
     "unknown engine": (lambda m: [m.photos, "--engine", "steam"], "engine"),
 }
 
@@ -182,16 +181,15 @@ def test_a_damaged_checkpoint_costs_an_epoch_and_no_more(
 ) -> None:
     source, run = read_source(npz()), tmp_path / "run"
     expected = discover_source(source, tmp_path / "whole", k=3)
-    save, saved = ltgcd.training.loop.save_checkpoint, []
+    save = Checkpoints.save
 
-    def killed(folder: Path, epoch: int, *rest: Any) -> None:
-        save(folder, epoch, *rest)
-        saved.append(epoch)
+    def killed(self: Checkpoints, epoch: int, *rest: Any) -> None:
+        save(self, epoch, *rest)
         if epoch == 3:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(ltgcd.training.loop, "save_checkpoint", killed)
+        patch.setattr(Checkpoints, "save", killed)
         with pytest.raises(KeyboardInterrupt):
             discover_source(source, run, k=3)
     newest = max((run / "checkpoint").glob("epoch-*.safetensors"))

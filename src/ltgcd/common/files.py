@@ -47,7 +47,10 @@ def locked(folder: Path, what: str) -> Iterator[None]:
         file.truncate(0)
         file.write(f"{what} (process {os.getpid()})\n")
         file.flush()
-        yield
+        try:
+            yield
+        finally:
+            file.truncate(0)
 
 
 @contextmanager
