@@ -224,3 +224,11 @@ def test_vectors_have_nothing_to_show(npz, tmp_path: Path) -> None:
     source = read_source(npz())
     embed(source, load_backbone("embeddings", dim=5), tmp_path / "v")
     assert shown_items(tmp_path / "v") is None
+
+
+def test_a_file_alone_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run from elsewhere may name any module: it is imported only if a person has typed the name."""
+    (tmp_path / "planted.py").write_text("raise SystemExit('code was run')")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="--backbone planted:make"):
+        backbone_of({"backbone": "planted:make"})

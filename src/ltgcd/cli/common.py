@@ -24,6 +24,10 @@ LabelsFrom = Annotated[
         "beside it (elsewhere)?",
     ),
 ]
+OwnBackbone = Annotated[
+    str | None,
+    typer.Option("--backbone", help="A backbone of your own, package.module:function, whose code may be run."),
+]
 Data = Annotated[
     Path | None, typer.Option("--data", help="Folder of the datasets (default: $LTGCD_DATA, else a cache folder).")
 ]

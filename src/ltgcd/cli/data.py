@@ -98,7 +98,10 @@ def embed(
     out: Annotated[Path, typer.Option("--out", help="Folder for the features; run again to go on or to add items.")],
     backbone: Annotated[
         str | None,
-        typer.Option("--backbone", help="Default: efficientnet_lite2 for images, minilm for texts."),
+        typer.Option(
+            "--backbone",
+            help="Default: efficientnet_lite2 for images, minilm for texts; package.module:function for your own.",
+        ),
     ] = None,
     views: Annotated[int, typer.Option("--views", help="Training views an image, beside the test view.")] = 0,
     image_size: Annotated[int | None, typer.Option("--image-size", help="Side of a view in pixels.")] = None,
@@ -121,12 +124,13 @@ def embed(
     def work() -> dict[str, Any]:
         from ltgcd.data.items import Vectors
         from ltgcd.data.sources import read_source
-        from ltgcd.features.backbones import default_backbone, load_backbone
+        from ltgcd.features.backbones import check_backbone, default_backbone, load_backbone
         from ltgcd.features.embed import embed as run
 
         read = read_source(source, labels)
         items = read.collection.items
         name = backbone or default_backbone(items.kind)
+        check_backbone(name, items.kind, views)
         dim = items.x.shape[1] if isinstance(items, Vectors) and name == "embeddings" else None
         model = load_backbone(name, image_size=image_size, weights=weights, trained_blocks=trained_blocks, dim=dim)
         result = run(read, model, out, views=views, engine=engine, strict=strict, notify=status)

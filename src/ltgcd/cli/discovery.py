@@ -11,6 +11,7 @@ from ltgcd.cli.common import (
     Json,
     Labels,
     LabelsFrom,
+    OwnBackbone,
     Seed,
     SourcePath,
     print_left_out,
@@ -92,6 +93,7 @@ def predict(
         Path | None, typer.Option("--out", help="Parquet file for the labels (default: in the run).")
     ] = None,
     weights: Annotated[Path | None, typer.Option("--weights", help="Backbone weights, if not the usual ones.")] = None,
+    backbone: OwnBackbone = None,
     as_json: Json = False,
 ) -> None:
     """Label new items with the model of a run: vectors as in training, or images or texts, embedded on the way.
@@ -104,10 +106,12 @@ def predict(
 
     def work() -> dict[str, Any]:
         from ltgcd.data.sources import read_source
+        from ltgcd.features.backbones import trust_backbone
         from ltgcd.features.cache import opened
         from ltgcd.run.directory import Run
         from ltgcd.run.predict import predict_source
 
+        trust_backbone(backbone)
         held = Run.open(run)
         path = out or held.predictions
         return predict_source(held, read_source(source), path, store=opened(source), weights=weights, notify=status)
@@ -129,6 +133,7 @@ def update(
         typer.Option("--source", help="Embeddings that the run was made from; a run of 'discover' keeps them itself."),
     ] = None,
     weights: Annotated[Path | None, typer.Option("--weights", help="Backbone weights, if not the usual ones.")] = None,
+    backbone: OwnBackbone = None,
     as_json: Json = False,
 ) -> None:
     """Add new items to a finished run. Old items keep their ids and labels; new categories come after the old ones.
@@ -144,10 +149,12 @@ def update(
 
     def work() -> dict[str, Any]:
         from ltgcd.data.sources import read_source
+        from ltgcd.features.backbones import trust_backbone
         from ltgcd.features.cache import opened
         from ltgcd.run.directory import Run
         from ltgcd.run.update import update_run
 
+        trust_backbone(backbone)
         held, read = Run.open(run), read_source(new, labels)
         return update_run(held, read, base=source, store=opened(new), weights=weights, notify=status)
 

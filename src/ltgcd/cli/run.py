@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ltgcd.cli.common import Json, Labels, LabelsFrom, Seed, SourcePath, print_scores, report, status
+from ltgcd.cli.common import Json, Labels, LabelsFrom, OwnBackbone, Seed, SourcePath, print_scores, report, status
 
 
 def demo(
@@ -151,6 +151,7 @@ def train(
     weights: Annotated[
         Path | None, typer.Option("--weights", help="Backbone weights, if the features were made with others.")
     ] = None,
+    backbone: OwnBackbone = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -171,6 +172,7 @@ def train(
         from ltgcd.common.errors import InputError
         from ltgcd.data.sources import read_source
         from ltgcd.discovery.discover import configure
+        from ltgcd.features.backbones import trust_backbone
         from ltgcd.features.cache import opened
         from ltgcd.run.discover import summary
         from ltgcd.run.train import regime_for, train_run
@@ -182,6 +184,7 @@ def train(
             if not equals:
                 raise InputError(f"--set takes NAME=VALUE, not '{setting}'.")
             changes[name.strip()] = value.strip()
+        trust_backbone(backbone)
         read, store = read_source(source, labels), opened(source)
         read.collection.require_partial_labels(source)
         config = configure(

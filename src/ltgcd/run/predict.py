@@ -139,7 +139,7 @@ def embed_new(
     if backbone.kind != items.kind:
         raise InputError(f"{run} is a run of {backbone.kind}s, but the new items are {items.kind}s.")
     notify(f"embedding {len(items):,} new {items.kind}s")
-    return embed(source, backbone, folder, engine=key["engine"], notify=notify)
+    return embed(source, backbone, folder, engine=key["engine"], may_be_empty=True, notify=notify)
 
 
 def model_views(run: Run, source: Source, store: FeatureStore | None, model: RunModel) -> Views:

@@ -118,17 +118,18 @@ def report_run(
         Told the name of each stage as it starts.
     """
     progress("reading the run")
-    table = run.assignments()
-    ids = table.column("id").combine_chunks()
-    given = read_source(source).collection if source is not None else run.items()
-    x = features_of(run, ids, features, given)
-    items: Items | None = None
-    if given is None and features is not None:
-        given = shown_items(features)
-    if given is not None and not isinstance(given.items, Vectors):
-        cure = "give the source that the run was made from"
-        items = given.items.select(positions(ids, given.ids, source or f"the items of {run}", cure))
     with run.lock("ltgcd report"):
+        run.settle_labels()  # an update may have been killed before it had added its own
+        table = run.assignments()
+        ids = table.column("id").combine_chunks()
+        given = read_source(source).collection if source is not None else run.items()
+        x = features_of(run, ids, features, given)
+        items: Items | None = None
+        if given is None and features is not None:
+            given = shown_items(features)
+        if given is not None and not isinstance(given.items, Vectors):
+            cure = "give the source that the run was made from"
+            items = given.items.select(positions(ids, given.ids, source or f"the items of {run}", cure))
         path = draw_report(run, table, x, items, progress=progress)
     return {"report": str(path), "n": len(table), "bytes": path.stat().st_size}
 

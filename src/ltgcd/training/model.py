@@ -20,7 +20,7 @@ from torch import nn
 from ltgcd.common.errors import InputError
 from ltgcd.common.numerics import softmax
 from ltgcd.features.backbones.embeddings import ResidualAdapter
-from ltgcd.features.backbones.engines import half_precision
+from ltgcd.features.backbones.engines import filled_up, half_precision
 from ltgcd.features.views import Views
 from ltgcd.graph.whitening import Whitening
 from ltgcd.training.calibration import SURE, Calibration
@@ -94,8 +94,11 @@ def predict(model: Model, views: Views, rows: NDArray[np.int64], device: torch.d
     parts: list[tuple[torch.Tensor, Tensors]] = []
     with torch.no_grad(), precision(device):
         for start in range(0, max(len(rows), 1), TEST_BATCH):
-            features, outputs = model(views.test(rows[start : start + TEST_BATCH]).to(device))
-            parts.append((features.float().cpu(), {name: o.float().cpu() for name, o in outputs.items()}))
+            batch = views.test(rows[start : start + TEST_BATCH])
+            n = len(batch)
+            # Full batches: what is said about an item shall not depend on how many others are asked about.
+            features, outputs = model(filled_up(batch, TEST_BATCH).to(device))
+            parts.append((features[:n].float().cpu(), {name: o[:n].float().cpu() for name, o in outputs.items()}))
     names = parts[0][1]
     return torch.cat([f for f, _ in parts]), {name: torch.cat([o[name] for _, o in parts]) for name in names}
 

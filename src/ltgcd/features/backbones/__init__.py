@@ -161,6 +161,11 @@ def backbone_of(key: dict[str, Any], weights: str | Path | None = None) -> Backb
     name = key.get("backbone")
     if not isinstance(name, str):
         raise InputError("It is not known which backbone these features were made with; embed the items again.")
+    if ":" in name and name not in _TRUSTED:
+        raise InputError(
+            f"These features were made with a backbone of somebody's own, '{name}', whose code would be run; if it is "
+            f"yours, say so with --backbone {name} (from Python: load_backbone('{name}') first)."
+        )
     options: dict[str, Any] = {"weights": weights}
     if name in (*EFFICIENTNETS, *VITS):
         options |= {"image_size": key.get("image_size"), "trained_blocks": key.get("trained_blocks", 1)}
@@ -174,10 +179,20 @@ def backbone_of(key: dict[str, Any], weights: str | Path | None = None) -> Backb
 
 # ---------------------------------------------------------------- a backbone of the user's own
 
+# Names that were typed in this process. A file may name any module: it is imported only if a person has named it, too.
+_TRUSTED: set[str] = set()
+
+
+def trust_backbone(name: str | None) -> None:
+    """Allow the code of a backbone that a person has named, where a file names it."""
+    if name is not None and ":" in name:
+        _TRUSTED.add(name)
+
 
 def _own_backbone(name: str) -> Backbone:
     """Call the function ``package.module:function`` and give what it returns this name."""
     module, function = _module_and_function(name)
+    trust_backbone(name)
     with _current_folder_importable():
         try:
             make = getattr(importlib.import_module(module), function, None)
