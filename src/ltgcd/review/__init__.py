@@ -1,0 +1,1 @@
+"""What a person says about a discovery: events that are kept for good, and the labels that follow from them."""

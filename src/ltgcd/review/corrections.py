@@ -1,0 +1,191 @@
+"""A file of corrections as edits: rows ``id,label`` about items, rows ``category,name`` about classes.
+
+``label`` is the name of a class (one that is not there is made), ``junk`` takes the item out, and an empty one takes
+back what was said about it. ``name`` renames a category; the name of another class merges the two, and ``junk`` takes
+out all of its items. A file that ``ltgcd export`` wrote and a person edited works as it is: rows that were not changed
+say nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ltgcd.common.errors import InputError
+from ltgcd.common.spreadsheet import is_export
+from ltgcd.data.collection import UNLABELLED
+from ltgcd.data.labels import read_csv
+from ltgcd.data.parquet import read_parquet
+from ltgcd.data.tool_exports import read_tool_labels
+from ltgcd.review.state import Event, Review, apply
+
+JUNK = "junk"
+
+
+@dataclass(frozen=True)
+class Edits:
+    """What a file of corrections comes to.
+
+    Attributes
+    ----------
+    events : list of dict
+        In the order in which they are applied, see `ltgcd.review.state`.
+    counts : dict
+        ``renamed``, ``merged``, ``created`` classes; ``moved``, ``confirmed``, ``cleared``, ``junk`` items.
+    refused : list of dict
+        ``row`` (1 is the first below the header), ``what`` it said and the ``reason`` why it can't be applied.
+    """
+
+    events: list[Event]
+    counts: dict[str, int]
+    refused: list[dict[str, Any]] = field(default_factory=list)
+
+
+def read_corrections(path: Path) -> pa.Table:
+    """The rows of a file as text: columns ``id, label`` and/or ``category, name``."""
+    ending = path.suffix.lower()
+    if not path.is_file():
+        raise InputError(f"{path} is not there; give a file of corrections (.csv, .jsonl, .json or .parquet).")
+    if ending == ".parquet":
+        table = read_parquet(path)
+    elif ending in (".jsonl", ".ndjson"):
+        table = _read_json_lines(path)
+    elif ending == ".json":
+        table = read_tool_labels(path).table
+    else:
+        table = read_csv(path)
+    columns = set(table.column_names)
+    if not ({"id", "label"} <= columns or {"category", "name"} <= columns):
+        raise InputError(
+            f"{path} has the columns {table.column_names}, but corrections have 'id' and 'label', or 'category' and "
+            "'name'."
+        )
+    return table
+
+
+def _read_json_lines(path: Path) -> pa.Table:
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise InputError(f"{path}, line {number}, is not JSON ({error}); write one object a line.") from error
+        if not isinstance(row, dict) or not ({"id", "label"} <= set(row) or {"category", "name"} <= set(row)):
+            raise InputError(f"{path}, line {number}, needs 'id' and 'label', or 'category' and 'name'.")
+        rows.append({key: None if row.get(key) is None else str(row[key]) for key in COLUMNS})
+    return pa.Table.from_pylist(rows, pa.schema([(key, pa.string()) for key in COLUMNS]))
+
+
+COLUMNS = ("id", "label", "category", "name")
+
+
+def edits_of(table: pa.Table, review: Review) -> Edits:
+    """Turn rows of corrections into events on top of a review; what can't be applied is refused row by row."""
+    made = _Edits(review)
+    columns = set(table.column_names)
+    if {"category", "name"} <= columns and not is_export(columns):
+        made.about_classes(table)
+    if {"id", "label"} <= columns:
+        made.about_items(table, unchanged_is_silent=is_export(columns))
+    return Edits(made.events, made.counts, sorted(made.refused, key=lambda one: int(one["row"])))
+
+
+class _Edits:
+    """Events that are collected while the rows are gone through, and the review as they make it."""
+
+    def __init__(self, review: Review) -> None:
+        self.review = review
+        self.events: list[Event] = []
+        self.refused: list[dict[str, Any]] = []
+        names = ("renamed", "merged", "created", "moved", "confirmed", "cleared", "junk")
+        self.counts = dict.fromkeys(names, 0)
+
+    def add(self, event: Event, kind: str, n: int = 1) -> None:
+        self.review = apply(self.review, event)
+        self.events.append(event)
+        self.counts[kind] += n
+
+    def refuse(self, row: int, what: str, reason: str) -> None:
+        self.refused.append({"row": row + 1, "what": what, "reason": reason})
+
+    def codes(self) -> dict[str, int]:
+        return {name: code for code, name in self.review.class_names().items()}
+
+    def about_classes(self, table: pa.Table) -> None:
+        """Rename, merge or take out the categories that rows name."""
+        pairs = zip(_texts(table, "category"), _texts(table, "name"), strict=True)
+        for row, (category, name) in enumerate(pairs):
+            if category is None:
+                continue
+            code = self.codes().get(category)
+            if code is None:
+                self.refuse(row, f"{category} → {name or ''}", f"there is no category '{category}'")
+            elif not name:
+                self.refuse(row, category, "no name is given")
+            elif name == category:
+                continue
+            elif name == JUNK:
+                rows = np.flatnonzero((self.review.code == code) & ~self.review.junk)
+                self.add({"op": "junk", "rows": rows.tolist()}, "junk", len(rows))
+            elif name in self.codes():
+                self.add({"op": "merge", "code": code, "into": self.codes()[name]}, "merged")
+            else:
+                self.add({"op": "rename", "code": code, "name": name}, "renamed")
+
+    def about_items(self, table: pa.Table, *, unchanged_is_silent: bool) -> None:
+        """Give items the classes that rows name; one event for each class, however many items."""
+        ids, labels = _texts(table, "id"), _texts(table, "label")
+        places = pc.index_in(pa.array(ids, pa.string()), self.review.base.column("id").combine_chunks())
+        rows: dict[str | None, list[int]] = {}
+        seen: dict[int, str | None] = {}
+        before, names = self.review.code, self.review.class_names()
+        status = self.review.table().column("status").to_pylist()
+        for row, (name, label, place) in enumerate(zip(ids, labels, places.to_pylist(), strict=True)):
+            if name is None:
+                continue
+            if place is None:
+                self.refuse(row, name, f"no item has the id '{name}'")
+                continue
+            if place in seen:
+                if seen[place] != label:
+                    self.refuse(row, f"{name} → {label or ''}", "another row says something else about this item")
+                continue
+            seen[place] = label
+            shown = None if status[place] == "unsure" else JUNK if status[place] == JUNK else names[int(before[place])]
+            if unchanged_is_silent and label == shown:
+                continue
+            rows.setdefault(label, []).append(place)
+        for label, items in rows.items():
+            self._label(label, np.array(items, dtype=np.int64))
+
+    def _label(self, label: str | None, items: Any) -> None:  # noqa: ANN401 - an array of rows
+        if label is None:
+            held = items[(self.review.said[items] != UNLABELLED) | self.review.junk[items]]
+            if len(held):
+                self.add({"op": "clear", "rows": held.tolist()}, "cleared", len(held))
+            return
+        if label == JUNK:
+            self.add({"op": "junk", "rows": items.tolist()}, "junk", len(items))
+            return
+        code = self.codes().get(label)
+        if code is None:
+            code = self.review.k
+            self.add({"op": "create", "code": code, "name": label}, "created")
+        moved = int((self.review.code[items] != code).sum())
+        self.add({"op": "assign", "rows": items.tolist(), "code": code}, "confirmed", len(items) - moved)
+        self.counts["moved"] += moved
+
+
+def _texts(table: pa.Table, name: str) -> list[str | None]:
+    """A column as trimmed text; what is empty is None."""
+    cells: Iterable[Any] = table.column(name).to_pylist()
+    return [text if (text := str(cell).strip()) else None for cell in ("" if cell is None else cell for cell in cells)]

@@ -1,0 +1,167 @@
+"""The log of a review: every event, kept for good in SQLite. Nothing is changed or deleted; an undo is a row, too.
+
+An action is what a person did in one go (a file of corrections, a key press) and may hold many events; undo and redo go
+action by action, also after a restart. What is active follows from the rows alone, read from the first to the last.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ltgcd.common.errors import InputError
+from ltgcd.review.state import Event
+
+BUSY_SECONDS = 10  # how long a second writer waits
+FORMAT = 1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS events (
+    seq INTEGER PRIMARY KEY,     -- order of all events
+    action INTEGER NOT NULL,     -- what a person did in one go
+    base INTEGER NOT NULL,       -- the fit that it was said about: 0 is the first
+    time REAL NOT NULL,          -- seconds since 1970
+    author TEXT NOT NULL,
+    op TEXT NOT NULL,            -- an operation of state.py, or undo, or redo
+    args TEXT NOT NULL,          -- JSON, without the rows
+    rows BLOB                    -- rows of items, int32, compressed: an action may name all of them
+)
+"""
+
+
+class Kept(NamedTuple):
+    """An event as the log holds it."""
+
+    seq: int
+    action: int
+    base: int
+    time: float
+    author: str
+    event: Event
+
+
+class Step(NamedTuple):
+    """An action with its events, and whether it counts."""
+
+    action: int
+    events: list[Kept]
+    active: bool
+
+
+class EventLog:
+    """The log in a file; making the object touches nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextmanager
+    def _open(self, *, write: bool) -> Iterator[sqlite3.Connection]:
+        """A connection; with `write` a transaction that is whole or did not happen."""
+        try:
+            with closing(sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
+                connection.execute("PRAGMA synchronous = FULL")
+                if write:
+                    connection.execute("BEGIN IMMEDIATE")
+                    connection.execute(_SCHEMA)
+                    connection.execute(f"PRAGMA user_version = {FORMAT}")
+                yield connection
+                if write:
+                    connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise InputError(f"{self.path} can't be read or written ({error}); restore it from a copy.") from error
+
+    def append(self, events: Sequence[Event], base: int = 0, author: str = "") -> int:
+        """Keep the events of one action; they are on the disk when this returns. Gives the number of the action."""
+        with self._open(write=True) as connection:
+            (last,) = connection.execute("SELECT COALESCE(MAX(action), 0) FROM events").fetchone()
+            action = int(last) + 1
+            for event in events:
+                connection.execute(
+                    "INSERT INTO events (action, base, time, author, op, args, rows) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (action, base, time.time(), author, event["op"], *_packed(event)),
+                )
+        return action
+
+    def undo(self, n: int = 1, base: int = 0, author: str = "") -> int:
+        """Take back the last `n` actions of a base that count; gives how many there were."""
+        active = [step.action for step in self.steps(base) if step.active][-n:] if n > 0 else []
+        if active:
+            self.append([{"op": "undo", "actions": active}], base, author)
+        return len(active)
+
+    def redo(self, n: int = 1, base: int = 0, author: str = "") -> int:
+        """Let the actions that were taken back last count again; gives how many there were."""
+        waiting = self._replayed(base)[1][-n:] if n > 0 else []
+        if waiting:
+            self.append([{"op": "redo", "actions": waiting[::-1]}], base, author)
+        return len(waiting)
+
+    def events(self, base: int = 0) -> list[Event]:
+        """The events of a base that count, in order."""
+        return [kept.event for step in self.steps(base) if step.active for kept in step.events]
+
+    def steps(self, base: int = 0) -> list[Step]:
+        """All actions of a base, those that were taken back included."""
+        return self._replayed(base)[0]
+
+    def _replayed(self, base: int) -> tuple[list[Step], list[int]]:
+        """Actions in order, and those that can be redone, the next one last."""
+        by_action: dict[int, list[Kept]] = {}
+        active: dict[int, bool] = {}
+        waiting: list[int] = []
+        for kept in self.kept(base):
+            op = kept.event["op"]
+            if op in ("undo", "redo"):
+                for action in kept.event["actions"]:
+                    active[action] = op == "redo"
+                named = kept.event["actions"]
+                waiting = [*waiting, *named[::-1]] if op == "undo" else [a for a in waiting if a not in named]
+                continue
+            if kept.action not in by_action:
+                waiting = []  # something new was said: what was taken back before it is past
+            by_action.setdefault(kept.action, []).append(kept)
+            active.setdefault(kept.action, True)
+        return [Step(action, events, active[action]) for action, events in by_action.items()], waiting
+
+    def kept(self, base: int | None = None) -> list[Kept]:
+        """Every row of the log, or of one base."""
+        if not self.path.is_file():
+            return []
+        with self._open(write=False) as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version not in (0, FORMAT):
+                raise InputError(f"{self.path} was written by a later version of ltgcd; install that one.")
+            if not connection.execute("SELECT name FROM sqlite_master WHERE name = 'events'").fetchone():
+                return []
+            where, values = ("", ()) if base is None else (" WHERE base = ?", (base,))
+            query = f"SELECT seq, action, base, time, author, op, args, rows FROM events{where} ORDER BY seq"
+            found = connection.execute(query, values).fetchall()
+        return [
+            Kept(seq, action, of, when, author, _unpacked(op, args, rows, self.path))
+            for seq, action, of, when, author, op, args, rows in found
+        ]
+
+
+def _packed(event: Event) -> tuple[str, bytes | None]:
+    """Arguments of an event as JSON, and its rows apart."""
+    args = {key: value for key, value in event.items() if key not in ("op", "rows")}
+    if "rows" not in event:
+        return json.dumps(args), None
+    return json.dumps(args), zlib.compress(np.asarray(event["rows"], dtype="<i4").tobytes())
+
+
+def _unpacked(op: str, args: str, rows: bytes | None, path: Path) -> dict[str, Any]:
+    try:
+        event: dict[str, Any] = {"op": op, **json.loads(args)}
+        if rows is not None:
+            event["rows"] = np.frombuffer(zlib.decompress(rows), dtype="<i4").astype(np.int64).tolist()
+    except (ValueError, TypeError, zlib.error) as error:
+        raise InputError(f"{path} holds an event that can't be read; restore it from a copy.") from error
+    return event
