@@ -39,6 +39,10 @@ def encode_labels_of_any_kind(
         if not isinstance(value, Hashable):
             raise InputError(f"Unknown label type: {type(value).__name__} can't be a label, for it is not hashable.")
     missing = [_is_missing(value) or (unlabelled is not None and value == unlabelled) for value in objects]
+    if any(
+        isinstance(value, str) and not value.strip() for value, gone in zip(objects, missing, strict=True) if not gone
+    ):
+        raise InputError("y holds empty strings; use None for unlabelled items, or say unlabelled=''.")
     classes = _ascending({value for value, gone in zip(objects, missing, strict=True) if not gone})
     number = {value: code for code, value in enumerate(classes)}
     codes = [UNLABELLED if gone else number[value] for value, gone in zip(objects, missing, strict=True)]

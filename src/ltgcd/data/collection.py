@@ -122,6 +122,29 @@ class Source(NamedTuple):
     truth: Truth | None
 
 
+def without_empty_classes(source: Source) -> tuple[Source, list[str]]:
+    """The same items without the known classes that no item is labelled with, and the names of these.
+
+    A class without an example can't be known, whatever a list of names says: nothing could ever be assigned to it but
+    by mistake. In the truth it is a novel one.
+    """
+    collection, truth = source
+    has_items = np.bincount(collection.y[collection.labelled], minlength=collection.n_old) > 0
+    if has_items.all():
+        return source, []
+    kept, empty = np.flatnonzero(has_items), np.flatnonzero(~has_items)
+    number = np.full(collection.n_old + 1, UNLABELLED, dtype=np.int64)  # the last one is for -1
+    number[kept] = np.arange(len(kept))
+    names = tuple(collection.class_names[old] for old in kept)
+    lean = Collection(collection.ids, collection.items, number[collection.y], names)
+    if truth is not None:
+        order = [*kept.tolist(), *empty.tolist(), *range(truth.n_old, len(truth.class_names))]
+        place = np.append(np.argsort(order), UNLABELLED).astype(np.int64)
+        named = tuple(truth.class_names[old] for old in order)
+        truth = Truth(truth.ids, place[truth.y_true], named, len(kept))
+    return Source(lean, truth), [collection.class_names[old] for old in empty]
+
+
 def check_unique(ids: pa.StringArray, owner: str | Path) -> None:
     """Refuse duplicate ids, naming one of them."""
     if ids.null_count:

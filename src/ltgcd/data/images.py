@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import io
 import os
+import warnings
 from pathlib import Path
 
 import numpy as np
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError, features
 
 from ltgcd.common.errors import InputError
 
-IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jp2"})
+# The formats that are read, as Pillow calls them, and the endings of their files. Never all that Pillow knows: an EPS
+# file starts Ghostscript, whatever it is called, and others are read by code that nobody looks after.
+FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "WEBP", "TIFF", "PPM", "JPEG2000", "AVIF")
+IMAGE_SUFFIXES = frozenset(
+    [".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"]
+    + [".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".j2k"]
+    + ([".avif"] if features.check("avif") else [])
+)
+# Other images, that a user may think are read.
+UNREAD_SUFFIXES = (
+    frozenset([".heic", ".heif", ".svg", ".jxl", ".psd", ".eps", ".ico", ".tga", ".exr", ".hdr", ".avif"])
+    | frozenset([".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".rw2", ".raf"])
+) - IMAGE_SUFFIXES
 
 # Pillow's own refusal: about 0.7 GB once decoded.
 MAX_PIXELS = 178_956_970
+# From half of that on, Pillow warns; we have a limit and a sentence of our own. For the whole process, because images
+# are decoded in threads, and what one of them silences for a while the others would turn on again.
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 _CURE = "replace the file or take it out of the collection"
 _NO_RANGE = ", which have no agreed range of brightness; save it with 8 or 16 bits."
@@ -32,7 +48,17 @@ _UNREADABLE = (UnidentifiedImageError, OSError, ValueError, Image.DecompressionB
 
 def is_image_name(name: str) -> bool:
     """Whether a file's name ends like that of an image; hidden files don't count."""
-    return not name.startswith(".") and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES  # noqa: PTH122
+    return not name.startswith(".") and image_suffix(name) in IMAGE_SUFFIXES
+
+
+def is_unread_image_name(name: str) -> bool:
+    """Whether a file's name ends like that of an image in a format that is not read."""
+    return not name.startswith(".") and image_suffix(name) in UNREAD_SUFFIXES
+
+
+def image_suffix(name: str) -> str:
+    """Ending of a file's name in lower case, with its dot."""
+    return os.path.splitext(name)[1].lower()  # noqa: PTH122
 
 
 def decode(blob: bytes) -> Image.Image:
@@ -45,7 +71,7 @@ def decode(blob: bytes) -> Image.Image:
     Parameters
     ----------
     blob : bytes
-        The content of the file, in any format that Pillow reads.
+        The content of the file, in one of `FORMATS`.
 
     Returns
     -------
@@ -61,7 +87,7 @@ def decode(blob: bytes) -> Image.Image:
     if not blob:
         raise InputError(f"The image file is empty or can't be opened; {_CURE}.")
     try:
-        file = Image.open(io.BytesIO(blob))
+        file = Image.open(io.BytesIO(blob), formats=FORMATS)
         if file.width * file.height > MAX_PIXELS:
             raise Image.DecompressionBombError
         file.load()
@@ -72,7 +98,9 @@ def decode(blob: bytes) -> Image.Image:
         limit = MAX_PIXELS // 10**6
         raise InputError(f"The image has more than {limit} million pixels; make it smaller.") from error
     except UnidentifiedImageError as error:
-        raise InputError(f"The file is not an image that Pillow can read; {_CURE}.") from error
+        raise InputError(
+            f"The file is no image of a format that is read (JPEG, PNG, WebP, TIFF, GIF, BMP and the like); {_CURE}."
+        ) from error
     except Exception as error:  # a decoder that is fed broken bytes may raise anything
         reason = str(error) or type(error).__name__
         raise InputError(f"The image cannot be decoded, {reason}; {_CURE}.") from error
@@ -103,17 +131,17 @@ def _rgb(image: Image.Image) -> Image.Image:
 def image_ending(blob: bytes) -> str:
     """The usual file ending of an encoded image; ``.bin`` where Pillow does not know it."""
     try:
-        with Image.open(io.BytesIO(blob)) as image:
+        with Image.open(io.BytesIO(blob), formats=FORMATS) as image:
             form = (image.format or "bin").lower()
     except _UNREADABLE:
         return ".bin"
-    return {"jpeg": ".jpg", "tiff": ".tif", "mpo": ".jpg"}.get(form, f".{form}")
+    return {"jpeg": ".jpg", "tiff": ".tif", "mpo": ".jpg", "jpeg2000": ".jp2", "dib": ".bmp"}.get(form, f".{form}")
 
 
 def image_size(path: Path) -> tuple[int, int]:
     """Width and height of an image file from its header; 0, 0 where it can't be told."""
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=FORMATS) as image:
             return image.size
     except _UNREADABLE:
         return 0, 0

@@ -22,6 +22,7 @@ from PIL import Image
 
 from ltgcd.common.errors import InputError
 from ltgcd.data.parquet import RowGroup, RowStream, image_column, parquet_file, read_row_group, row_groups
+from ltgcd.data.regular_files import read_bytes
 
 Index = NDArray[np.int64]
 Kind = Literal["image", "text", "vector"]
@@ -40,7 +41,7 @@ class ImageFiles:
 
     def take(self, index: Index) -> list[bytes]:
         """Contents of some files; a file that can't be read gives ``b""``, which no decoder accepts."""
-        return [_read_bytes(self.root / path) for path in self.paths.take(index).to_pylist()]
+        return [read_bytes(self.root / path) for path in self.paths.take(index).to_pylist()]
 
     def select(self, index: Index) -> ImageFiles:
         """Store of some of the rows."""
@@ -266,13 +267,6 @@ def _png(pixels: NDArray[np.uint8]) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(np.ascontiguousarray(pixels)).save(buffer, "PNG")
     return buffer.getvalue()
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
 
 
 def relative_path(path: Path, start: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,24 @@ import pyarrow.csv as pacsv
 from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.files import read_metadata
+from ltgcd.common.spreadsheet import is_export, unguarded
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.parquet import check_columns
+from ltgcd.data.regular_files import check_regular
 
 CELL_BYTES = 1 << 24  # the longest row of a CSV
 
+# What people and programs write where there is no label, in any case. None of these is the name of a class.
+NO_LABEL = frozenset(
+    {"na", "n/a", "#n/a", "<na>", "nan", "null", "none", "?", "-"}
+    | {"unlabelled", "unlabeled", "unsorted", "unknown", "unsure", "junk"}
+)
+
 
 def read_csv(path: Path) -> pa.Table:
-    """Read a CSV with every column as text; an empty cell is null."""
+    """Read a CSV with every column as text; an empty cell is null. What ``ltgcd export`` had to guard is as it was."""
+    check_regular(path)
     parse = pacsv.ParseOptions(newlines_in_values=True)
     blocks = pacsv.ReadOptions(block_size=CELL_BYTES)
     try:
@@ -30,7 +41,7 @@ def read_csv(path: Path) -> pa.Table:
         convert = pacsv.ConvertOptions(
             column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=True, null_values=[""]
         )
-        return pacsv.read_csv(path, blocks, parse, convert)
+        return unguarded(pacsv.read_csv(path, blocks, parse, convert))
     except FileNotFoundError as error:
         raise InputError(f"{path} is not there; give a .csv file.") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -60,15 +71,40 @@ def strings(
     return text
 
 
+def text_array(values: Iterable[str], what: str, owner: Path | str) -> pa.StringArray:
+    """Python's strings as Arrow's, or say in a sentence which one is no Unicode (a lone surrogate)."""
+    listed = list(values)
+    try:
+        return pa.array(listed, pa.string())
+    except UnicodeEncodeError as error:
+        raise InputError(f"{owner} has {what} that is not UTF-8 ({error.object!r}); correct it.") from error
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column holds text, in any of Arrow's forms, or a dictionary of texts."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return any(of(kind) for of in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
+
+
 def label_names(column: pa.ChunkedArray | pa.Array, owner: Path | str) -> pa.StringArray:
     """Labels of any sensible type as names; null = unlabelled. Numbers and words must not be mixed."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+        array = array.dictionary_decode()  # its dictionary may hold more than the labels do
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), pa.string())
-    if pa.types.is_floating(array.type):
+    if not is_text(array.type) and not pa.types.is_primitive(array.type):
+        raise InputError(f"{owner} has labels of type {array.type}; use class names or integers.")
+    if is_text(array.type):
+        array = strings(array, "label", owner)
+    elif pa.types.is_floating(array.type):
         array = array.cast(pa.float64())
+    encoded = array.dictionary_encode()  # there are few classes, however many items there are
+    return _distinct_names(encoded.dictionary, owner).take(encoded.indices)
+
+
+def _distinct_names(array: pa.Array, owner: Path | str) -> pa.StringArray:
+    if pa.types.is_floating(array.type):
         array = pc.if_else(pc.is_nan(array), None, array)
         # Beyond 2^53 a float stands for several whole numbers, so that classes would be merged without a word.
         whole = pc.and_(pc.equal(array, pc.floor(array)), pc.less_equal(pc.abs(array), 2.0**53))
@@ -78,9 +114,9 @@ def label_names(column: pa.ChunkedArray | pa.Array, owner: Path | str) -> pa.Str
     if pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
         text = array.cast(pa.string())
         return text if pa.types.is_boolean(array.type) else _numbers(text, owner)
-    if not any(of(array.type) for of in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)):
+    if not is_text(array.type):
         raise InputError(f"{owner} has labels of type {array.type}; use class names or integers.")
-    text = pc.utf8_trim_whitespace(strings(array, "label", owner))
+    text = pc.utf8_trim_whitespace(array)
     text = pc.if_else(pc.equal(text, ""), None, text)
     numeric = pc.match_substring_regex(text, r"^-?\d+(\.0*)?$")
     if not pc.any(numeric).as_py():
@@ -105,6 +141,65 @@ def _numbers(text: pa.StringArray, owner: Path | str) -> pa.StringArray:
     if len(negative):
         raise InputError(f"{owner} has the label {negative[0]}; use -1 (or nothing) for unlabelled.")
     return text
+
+
+def without_no_label(
+    names: pa.StringArray, classes: Collection[str] = (), words: Collection[str] = NO_LABEL
+) -> tuple[pa.StringArray, dict[str, int]]:
+    """Names with null where a word says that there is no label, and how often each such word stood there.
+
+    Parameters
+    ----------
+    names : pyarrow.StringArray
+        Labels as they were written; empty ones are null, too, and not counted.
+    classes : collection of str
+        Names that are known to be those of classes, whatever they look like.
+    words : collection of str
+        What says that there is no label, in lower case.
+    """
+    encoded = names.dictionary_encode()
+    written = [name or "" for name in encoded.dictionary.to_pylist()]
+    means_none = [n not in classes and (not n.strip() or n.strip().casefold() in words) for n in written]
+    if not any(means_none):
+        return names, {}
+    counts = np.bincount(encoded.indices.drop_null().to_numpy(), minlength=len(written))
+    found = {name: int(n) for name, n, none in zip(written, counts, means_none, strict=True) if none and name.strip()}
+    kept = pc.if_else(pa.array(means_none), None, encoded.dictionary)
+    return kept.take(encoded.indices), found
+
+
+def no_label_note(counts: dict[str, int], where: Path | str) -> str:
+    """A sentence on what `without_no_label` has found."""
+    listed = " and ".join(f"{n} '{word}'" for word, n in sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+    return (
+        f"{where}: {listed} were read as unlabelled; a class of that name needs a longer one, for example "
+        f"'class {max(counts, key=lambda word: counts[word])}'."
+    )
+
+
+def stored_labels(
+    table: pa.Table, name: str, owner: Path, notify: Callable[[str], None] = lambda _sentence: None
+) -> pa.StringArray | None:
+    """Labels in a column of a table, if it has it; null = unlabelled.
+
+    What we wrote comes back as it is: "007", "1" beside "cat", spaces and all. That is so for a table with our
+    metadata, and for one that ``ltgcd export`` wrote, even if another tool has saved it again. In all other tables
+    labels are trimmed, and numbers beside words are refused. Words such as "NA" or "unsure" are no labels anywhere,
+    unless our metadata lists them as classes; `notify` is told of them.
+    """
+    if name not in table.column_names:
+        return None
+    column = table.column(name)
+    if not is_text(column.type):
+        return label_names(column, owner)
+    classes = read_metadata(table.schema).get("class_names")
+    names = strings(column, name, owner)
+    if classes is not None and name != "label":
+        return names  # the truth that we wrote: what a novel class is called is not in the metadata
+    names, dropped = without_no_label(names, classes or ())
+    if dropped:
+        notify(no_label_note(dropped, f"{owner}, column '{name}'"))
+    return names if classes is not None or is_export(table.column_names) else label_names(names, owner)
 
 
 def names_of(codes: NDArray[np.int64], class_names: tuple[str, ...]) -> pa.StringArray:
@@ -137,26 +232,33 @@ def integer_names(values: NDArray[Any], names: tuple[str, ...], owner: Path, arr
         raise InputError(f"{owner} has {array} of type {values.dtype}; use integers, -1 for unlabelled.")
     # Arrow knows neither the other byte order nor all widths of floats.
     native = np.float64 if values.dtype.kind == "f" else values.dtype.newbyteorder("=")
-    text = label_names(pa.array(values.astype(native, copy=False)), f"{owner} ({array})")
-    if not names:
-        return text
-    by_value = pc.index_in(text, pa.array([str(i) for i in range(len(names))], pa.string()), skip_nulls=True)
-    beyond = text.filter(pc.and_(pc.is_null(by_value), pc.is_valid(text)))
-    clash = beyond.filter(pc.is_in(beyond, pa.array(names, pa.string())))
-    if len(clash):
-        raise InputError(
-            f"{owner} has a class {clash[0]} without a name in {array}, but gives that name to another class; name "
-            "every class in class_names."
-        )
-    return pc.coalesce(pa.array(names, pa.string()).take(by_value), text)
+    encoded = pa.array(values.astype(native, copy=False)).dictionary_encode()  # few classes, maybe millions of items
+    text = label_names(encoded.dictionary, f"{owner} ({array})")
+    if names:
+        by_value = pc.index_in(text, pa.array([str(i) for i in range(len(names))], pa.string()), skip_nulls=True)
+        beyond = text.filter(pc.and_(pc.is_null(by_value), pc.is_valid(text)))
+        listed = text_array(names, "a class name", owner)
+        clash = beyond.filter(pc.is_in(beyond, listed))
+        if len(clash):
+            raise InputError(
+                f"{owner} has a class {clash[0]} without a name in {array}, but gives that name to another class; "
+                "name every class in class_names."
+            )
+        text = pc.coalesce(listed.take(by_value), text)
+    return text.take(encoded.indices)
 
 
 def class_label_columns(schema: pa.Schema) -> dict[str, list[str]]:
-    """Columns with class names in Hugging Face's metadata; none where it is absent or of another form."""
+    """Columns with class names in Hugging Face's metadata; none where it is absent or of another form.
+
+    Columns that the metadata tells of, but that someone has taken out of the table, don't count.
+    """
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         return {
-            key: [str(n) for n in f["names"]] for key, f in features.items() if isinstance(f, dict) and "names" in f
+            key: [str(n) for n in f["names"]]
+            for key, f in features.items()
+            if isinstance(f, dict) and "names" in f and key in schema.names
         }
     except (KeyError, TypeError, ValueError, AttributeError):
         return {}

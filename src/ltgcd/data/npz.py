@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path
+from ltgcd.data.regular_files import check_regular
 
 
 def read_npz(path: Path) -> dict[str, NDArray[Any]]:
     """All arrays of an archive, none of which may hold Python objects."""
+    check_regular(path)
     try:
         archive = np.load(path, allow_pickle=False)
         if isinstance(archive, np.ndarray):

@@ -1,4 +1,4 @@
-"""An order of rows and classes that depends on nothing but what the items are.
+"""Sort rows and classes by their content, so that no answer depends on the order in which they are given.
 
 Random draws, ties and sums depend on the order in which rows stand and on the numbers that classes have. A person who
 sorts a table again, or renames a class, expects the same answer. So every computation that draws works on rows and

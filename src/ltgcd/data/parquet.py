@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
+from ltgcd.data.regular_files import check_regular
 
 GROUP_BYTES = 64 << 20  # a row group beyond this is streamed; a smaller one is read at once and kept for a while
 STREAM_ROWS = 16  # rows of a streamed row group that are in memory
@@ -24,6 +25,7 @@ STREAM_ROWS = 16  # rows of a streamed row group that are in memory
 
 def parquet_file(path: Path) -> pq.ParquetFile:
     """Open a parquet file, or say in a sentence that it can't be read."""
+    check_regular(path)
     try:
         file = pq.ParquetFile(path)
         names = file.schema_arrow.names

@@ -6,6 +6,8 @@ What is wrong with a source is said in one sentence (`InputError`) that names th
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +19,42 @@ from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path, read_metadata, with_metadata
-from ltgcd.data.collection import Collection, Source, Truth, check_unique
-from ltgcd.data.images import is_image_name
+from ltgcd.data.collection import Collection, Source, Truth, check_unique, without_empty_classes
+from ltgcd.data.content_ids import content_ids
+from ltgcd.data.image_folder import find_images
 from ltgcd.data.items import ImageFiles, Items, ParquetImages, Texts, Vectors, items_from_addresses, relative_path
 from ltgcd.data.labels import (
     class_label_columns,
     codes_of,
     integer_names,
-    label_names,
     names_of,
+    no_label_note,
     read_csv,
     sorted_names,
     strings,
+    text_array,
+    without_no_label,
 )
+from ltgcd.data.labels import stored_labels as stored_labels  # noqa: PLC0414 - other rooms know it from here
+from ltgcd.data.labels_file import read_labels
 from ltgcd.data.npz import read_npz, write_npz
 from ltgcd.data.parquet import image_column, parquet_file, read_parquet
+from ltgcd.data.regular_files import check_regular, is_regular
 
-UNLABELLED_FOLDERS = frozenset({"unlabelled", "unlabeled"})
+# Sub-folders that are there to hold what has no label; of others that are called so, the user is told.
+UNLABELLED_FOLDERS = frozenset({"unlabelled", "unlabeled", "unsure", "junk"})
 LABEL_COLUMNS = ("label", "fine_label")
 
 
-def read_source(path: Path | str, labels: Path | str | None = None) -> Source:
+Notify = Callable[[str], None]
+
+
+def warn(sentence: str) -> None:
+    """Tell a Python user what was noticed about a source; a command prints it instead."""
+    warnings.warn(sentence, stacklevel=3)
+
+
+def read_source(path: Path | str, labels: Path | str | None = None, *, notify: Notify = warn) -> Source:
     """Read a source of any kind.
 
     Parameters
@@ -45,8 +62,10 @@ def read_source(path: Path | str, labels: Path | str | None = None) -> Source:
     path : path
         Folder of images (or one that ``ltgcd split`` or ``ltgcd embed`` wrote), ``.csv``, ``.parquet`` or ``.npz``.
     labels : path, optional
-        CSV with columns ``id,label``. It replaces the source's own labels, which then count as truth: items that it
-        does not name are unlabelled.
+        CSV or parquet with columns ``id,label``, or the JSON that a labelling tool exported. It replaces the source's
+        own labels, which then count as truth: items that it does not name are unlabelled.
+    notify : callable
+        Told in a sentence what was left out, or read in another way than it is written. A warning by default.
 
     Returns
     -------
@@ -56,8 +75,9 @@ def read_source(path: Path | str, labels: Path | str | None = None) -> Source:
     path = Path(path)
     if not os.path.exists(path):  # noqa: PTH110 - pathlib raises where a name is too long
         raise InputError(f"{path} is not there; give a folder of images, a .csv, a .parquet or an .npz file.")
+    check_regular(path)
     if path.is_dir():
-        source = _read_directory(path)
+        source = _read_directory(path, notify)
     else:
         readers = {".csv": _read_csv, ".parquet": read_manifest, ".npz": _read_npz}
         reader = readers.get(path.suffix.lower())
@@ -65,8 +85,22 @@ def read_source(path: Path | str, labels: Path | str | None = None) -> Source:
             raise InputError(
                 f"{path} is of an unknown kind; give a folder of images, a .csv, a .parquet or an .npz file."
             )
-        source = reader(path)
-    return source if labels is None else _relabel(source, Path(labels))
+        source = reader(path, notify)
+    if labels is not None:
+        source = _relabel(source, Path(labels), notify)
+    source, empty = without_empty_classes(source)
+    if empty and source.collection.labelled.any():
+        notify(empty_classes_note(empty, path))
+    return source
+
+
+def empty_classes_note(names: list[str], owner: Path | str) -> str:
+    """A sentence on what `without_empty_classes` took away."""
+    listed = ", ".join(f"'{name}'" for name in names[:5]) + (" …" if len(names) > 5 else "")
+    return (
+        f"{owner}: no item is labelled {listed}, so that {len(names)} of the listed classes are not known; a known "
+        "class needs at least one example."
+    )
 
 
 def write_source(path: Path | str, source: Source) -> Path:
@@ -144,62 +178,45 @@ def _write_with_images(path: Path, table: pa.Table, items: Items) -> None:
 # ---------------------------------------------------------------- readers, one a kind of source
 
 
-def _read_directory(folder: Path) -> Source:
+def _read_directory(folder: Path, notify: Notify) -> Source:
     """What one of our own commands wrote there, else the images in it."""
-    if (folder / "features.json").is_file():
-        if not (folder / "features.npz").is_file():
+    if is_regular(folder / "features.json"):
+        if not is_regular(folder / "features.npz"):
             raise InputError(
                 f"{folder} is not finished; run the same 'ltgcd embed' again, it goes on where it stopped."
             )
-        return _read_npz(folder / "features.npz")
+        return _read_npz(folder / "features.npz", notify)
     for name, reader in (("split.npz", _read_npz), ("split.parquet", read_manifest)):
-        if (folder / name).is_file():
-            return reader(folder / name)
-    return _read_folder(folder)
+        if is_regular(folder / name):
+            return reader(folder / name, notify)
+    return _read_folder(folder, notify)
 
 
-def _read_folder(folder: Path) -> Source:
-    paths = _image_paths(folder)
+def _read_folder(folder: Path, notify: Notify) -> Source:
+    paths, notes = find_images(folder)
     if not paths:
-        raise InputError(f"{folder} holds no images; put images there, in sub-folders named after their classes.")
+        why = "".join(f" ({note.partition(': ')[2].rstrip('.')})" for note in notes)
+        raise InputError(f"{folder} holds no images{why}; put images there, in sub-folders named after their classes.")
+    for note in notes:
+        notify(note)
     try:
         ids = pa.array(paths, pa.string())
     except UnicodeEncodeError as error:
         raise InputError(f"{folder} holds a file whose name is not UTF-8 ({error.object!r}); rename it.") from error
     top = pc.struct_field(pc.extract_regex(ids, r"(?s)^(?P<top>[^/]+)/.*$"), "top")
-    names = pc.if_else(pc.is_in(pc.utf8_lower(top), pa.array(sorted(UNLABELLED_FOLDERS))), None, top)
+    names, _ = without_no_label(top, words=UNLABELLED_FOLDERS)
+    names, doubtful = without_no_label(names)
+    if doubtful:
+        notify(no_label_note(doubtful, f"{folder}, sub-folders"))
     return _assemble(ids, ImageFiles(folder, ids), names, None, folder)
 
 
-def _image_paths(folder: Path) -> list[str]:
-    """Images below a folder, in the order of their names. A link back to a folder above itself is not followed."""
-
-    def refuse(error: OSError) -> None:
-        raise InputError(f"{error.filename} can't be listed ({error.strerror}); allow it or move it away.") from error
-
-    paths: list[str] = []
-    above: dict[str, frozenset[tuple[int, int]]] = {str(folder): frozenset()}
-    for where, folders, files in os.walk(folder, followlinks=True, onerror=refuse):
-        status = Path(where).stat()
-        here = above.pop(where) | {(status.st_dev, status.st_ino)}
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and not _is_one_of(where, name, here))
-        above.update((os.path.join(where, name), here) for name in folders)  # noqa: PTH118 - the key of os.walk
-        base = Path(where).relative_to(folder).as_posix()
-        prefix = "" if base == "." else f"{base}/"
-        paths += [prefix + name for name in sorted(files) if is_image_name(name)]
-    return paths
+def _read_csv(path: Path, notify: Notify) -> Source:
+    table = read_csv(path)
+    return _from_table(path, table, stored_labels(table, "label", path, notify), notify)
 
 
-def _is_one_of(where: str, name: str, folders: frozenset[tuple[int, int]]) -> bool:
-    status = Path(where, name).stat()
-    return (status.st_dev, status.st_ino) in folders
-
-
-def _read_csv(path: Path) -> Source:
-    return _from_table(path, read_csv(path))
-
-
-def read_manifest(path: Path, *, check_files: bool = True) -> Source:
+def read_manifest(path: Path, notify: Notify = warn, *, check_files: bool = True) -> Source:
     """Read a parquet manifest; without `check_files` image files that are not there are found out only when read."""
     schema = parquet_file(path).schema_arrow
     wanted = [c for c in ("id", "path", "text", "y_true", *LABEL_COLUMNS) if c in schema.names]
@@ -209,16 +226,17 @@ def read_manifest(path: Path, *, check_files: bool = True) -> Source:
         label = next(iter(class_label))
         wanted.append(label)
     table = read_parquet(path, wanted)
-    if label is not None and label in class_label:
-        table = table.set_column(
-            table.column_names.index(label), label, _decode(table.column(label), class_label[label], path)
-        )
     if label is not None and label != "label":
         table = table.rename_columns(["label" if name == label else name for name in table.column_names])
-    return _from_table(path, table, check_files=check_files)
+    codes = class_label.get(label or "")
+    if codes is not None and pa.types.is_integer(table.schema.field("label").type):
+        labels = _decode(table.column("label").combine_chunks(), codes, path)
+    else:
+        labels = stored_labels(table, "label", path, notify)
+    return _from_table(path, table, labels, notify, check_files=check_files)
 
 
-def _read_npz(path: Path) -> Source:
+def _read_npz(path: Path, notify: Notify) -> Source:
     arrays = read_npz(path)
     if "x" not in arrays:
         raise InputError(f"{path} has no array 'x'; save the embeddings as x (N×D floats) and the labels as y.")
@@ -235,7 +253,7 @@ def _read_npz(path: Path) -> Source:
             raise InputError(
                 f"{path} has {n} rows in x but {name} of shape {arrays[name].shape}; they must be of equal length."
             )
-    ids = strings(_plain(arrays.get("ids", np.arange(n))), "ids", path)
+    ids = strings(_plain(arrays["ids"], path), "ids", path) if "ids" in arrays else content_ids(items)
     listed = arrays.get("class_names", np.empty(0, np.str_))
     names = tuple(str(name) for name in listed) if listed.ndim == 1 else ()
     if listed.ndim != 1 or len(set(names)) < len(names):
@@ -251,53 +269,54 @@ def _read_npz(path: Path) -> Source:
     return _assemble(ids, items, y, y_true, path, known=known)
 
 
-def _plain(ids: NDArray[Any]) -> pa.Array:
+def _plain(ids: NDArray[Any], owner: Path) -> pa.Array:
     """Ids of any kind for Arrow: bytes as they are, all else as Python writes it."""
-    return pa.array(ids.tolist(), pa.binary()) if ids.dtype.kind == "S" else pa.array([str(i) for i in ids])
+    return pa.array(ids.tolist(), pa.binary()) if ids.dtype.kind == "S" else text_array(map(str, ids), "an id", owner)
 
 
-def _from_table(path: Path, table: pa.Table, *, check_files: bool = True) -> Source:
-    """Source from a manifest's columns; the images of a parquet file stay in it."""
+def _from_table(
+    path: Path, table: pa.Table, labels: pa.StringArray | None, notify: Notify, *, check_files: bool = True
+) -> Source:
+    """Source from a manifest's columns and the labels in it; the images of a parquet file stay in it."""
     columns = set(table.column_names)
     if len(table) == 0:
         raise InputError(f"{path} has no rows; give at least one item.")
     items: Items
-    default_ids = pa.array(np.arange(len(table))).cast(pa.string())
+    names: pa.StringArray | None = None
     if "path" in columns:
-        paths = strings(table.column("path"), "path", path)
-        if paths.null_count:
-            raise InputError(f"{path} has {paths.null_count} rows without a path; fill in or remove them.")
-        items = items_from_addresses(path.parent, paths)
+        names = strings(table.column("path"), "path", path)
+        if names.null_count:
+            raise InputError(f"{path} has {names.null_count} rows without a path; fill in or remove them.")
+        items = items_from_addresses(path.parent, names)
         if check_files and isinstance(items, ImageFiles):
             _check_files(items, path)
-        default_ids = paths
     elif "text" in columns:
         items = Texts(strings(table.column("text"), "text", path, pa.large_string()))  # more than 2 GB of them fit
+        _check_texts(items, path, notify)
     elif path.suffix.lower() == ".parquet":
         column = image_column(path)
         items = ParquetImages((path,), column, np.arange(len(table), dtype=np.int64))
-        default_ids = _image_names(path, column, default_ids)
+        names = None if "id" in columns else _image_names(path, column)
     else:
         raise InputError(
             f"{path} has neither a 'path' nor a 'text' column (its columns are {table.column_names}); name one so, and "
             "separate columns by commas."
         )
-    ids = strings(table.column("id"), "id", path) if "id" in columns else default_ids
-    labels = stored_labels(table, "label", path)
+    if "id" in columns:
+        names = strings(table.column("id"), "id", path)
+    ids = names if names is not None else content_ids(items)
     if labels is None:
         labels = pa.nulls(len(table), pa.string())
-    truth = stored_labels(table, "y_true", path)
+    truth = stored_labels(table, "y_true", path, notify)
     return _assemble(ids, items, labels, truth, path, known=read_metadata(table.schema).get("class_names"))
 
 
-def stored_labels(table: pa.Table, name: str, owner: Path) -> pa.StringArray | None:
-    """Labels in a table, if it has them. What we wrote comes back as it is: "007", "1" beside "cat", spaces and all."""
-    if name not in table.column_names:
-        return None
-    column = table.column(name)
-    if "class_names" in read_metadata(table.schema) and pa.types.is_string(column.type):
-        return strings(column, name, owner)
-    return label_names(column, owner)
+def _check_texts(items: Texts, owner: Path, notify: Notify) -> None:
+    empty = pc.sum(pc.equal(pc.utf8_trim_whitespace(pc.fill_null(items.texts, "")), "")).as_py()
+    if empty == len(items):
+        raise InputError(f"All {empty} texts in {owner} are empty; give texts to tell apart.")
+    if empty:
+        notify(f"{owner}: {empty} of {len(items)} texts are empty; what is found for them means nothing.")
 
 
 def _assemble(
@@ -327,52 +346,38 @@ def encode_labels(
     return known, y, Truth(ids, codes_of(truth, names), tuple(names), len(known))
 
 
-def _relabel(source: Source, labels_path: Path) -> Source:
-    """Take the labels from a CSV; the source's own labels (or its truth) become the truth."""
+def _relabel(source: Source, labels_path: Path, notify: Notify) -> Source:
+    """Take the labels from a file; the source's own labels (or its truth) become the truth."""
     collection, truth = source
-    table = read_csv(labels_path)
-    if not {"id", "label"} <= set(table.column_names):
-        raise InputError(f"{labels_path} needs the columns 'id' and 'label', but has {table.column_names}.")
-    ids = table.column("id").combine_chunks()
-    check_unique(ids, labels_path)
-    position = pc.index_in(ids, collection.ids)
-    if position.null_count:
-        missing = ids.filter(pc.is_null(position))
-        raise InputError(
-            f"{labels_path} labels {len(missing)} ids that are not in the source (for example '{missing[0]}'); "
-            "remove these rows or correct the ids."
-        )
+    labels = read_labels(labels_path, collection.ids, notify)
     own = truth
     if own is None and collection.labelled.any():
         own = Truth(collection.ids, collection.y, collection.class_names, collection.n_old)
-    names = np.full(len(collection), None, dtype=object)
-    names[position.to_numpy()] = label_names(table.column("label"), labels_path).to_pylist()
     true_names = None if own is None else names_of(own.y_true, own.class_names)
-    return _assemble(collection.ids, collection.items, pa.array(names, pa.string()), true_names, labels_path)
+    return _assemble(collection.ids, collection.items, labels, true_names, labels_path)
 
 
-def _decode(column: pa.ChunkedArray, names: list[str], owner: Path) -> pa.Array:
-    values = column.combine_chunks()
-    if not pa.types.is_integer(values.type):
-        return values
-    if (pc.max(values).as_py() or 0) >= len(names):
-        raise InputError(f"{owner} has the label {pc.max(values).as_py()}, but only {len(names)} class names.")
-    return pa.array(names, pa.string()).take(pc.if_else(pc.less(values, 0), None, values))
+def _decode(values: pa.Array, names: list[str], owner: Path) -> pa.StringArray:
+    """Names of Hugging Face's class numbers; below 0 is unlabelled. A name in their list is a class, even "unknown"."""
+    largest = pc.max(values).as_py()
+    if largest is not None and largest >= len(names):
+        raise InputError(f"{owner} has the label {largest}, but only {len(names)} class names.")
+    codes = values.cast(pa.int64())
+    return text_array(names, "a class name", owner).take(pc.if_else(pc.less(codes, 0), None, codes))
 
 
-def _image_names(path: Path, column: str, fallback: pa.StringArray) -> pa.StringArray:
+def _image_names(path: Path, column: str) -> pa.StringArray | None:
     """The file names beside the images as ids, where each image has one of its own."""
     kind = parquet_file(path).schema_arrow.field(column).type
     if not pa.types.is_struct(kind) or kind.get_field_index("path") < 0:
-        return fallback
+        return None
     names = read_parquet(path, [f"{column}.path"]).column(column).combine_chunks().field("path")
     unique = names.null_count == 0 and pc.count_distinct(names).as_py() == len(names)
-    return strings(names, f"{column}.path", path) if unique else fallback
+    return strings(names, f"{column}.path", path) if unique else None
 
 
 def _check_files(items: ImageFiles, owner: Path) -> None:
-    # os.path, for pathlib raises where a name is too long.
-    missing = [path for path in items.paths.to_pylist() if not os.path.isfile(items.root / path)]  # noqa: PTH113
+    missing = [path for path in items.paths.to_pylist() if not is_regular(items.root / path)]
     if missing:
         raise InputError(
             f"{owner} names {len(missing)} files that are not there (for example '{missing[0]}'); paths are taken "

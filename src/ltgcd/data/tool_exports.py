@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ltgcd.common.errors import InputError
+from ltgcd.data.regular_files import check_regular
 
 UNSURE = "unsure"  # the category of an export that is no class
 CONTROL = "category"  # name of the choices in the interface that an export comes with
@@ -57,6 +58,7 @@ def read_tool_labels(path: Path) -> ToolLabels:
     path : path
         A ``.json`` file that the tool exported.
     """
+    check_regular(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -14,15 +13,9 @@ from numpy.typing import NDArray
 
 from ltgcd.common.progress import progress
 from ltgcd.data.collection import Collection
+from ltgcd.data.content_ids import digests_of
 
 CHUNK = 32  # items in memory at a time
-
-
-def content_digest(item: Any) -> bytes:  # noqa: ANN401 - bytes, str or a vector
-    """What an item is recognised by: a hash of its bytes, its text or its numbers."""
-    if isinstance(item, np.ndarray):
-        item = item.tobytes()
-    return hashlib.blake2b(item.encode() if isinstance(item, str) else item, digest_size=16).digest()
 
 
 def embedded_already(collection: Collection, shards: dict[int, pa.Table]) -> NDArray[np.bool_]:
@@ -39,7 +32,7 @@ def embedded_already(collection: Collection, shards: dict[int, pa.Table]) -> NDA
             rows = order[start : start + CHUNK]
             contents: Any = collection.items.take(rows)
             held = digests.take(rows).to_pylist()
-            cached[rows] = [content_digest(item) == digest for item, digest in zip(contents, held, strict=True)]
+            cached[rows] = [now.tobytes() == then for now, then in zip(digests_of(contents), held, strict=True)]
             advance(len(rows))
     return cached
 

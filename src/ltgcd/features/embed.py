@@ -29,9 +29,10 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path
 from ltgcd.common.progress import progress
 from ltgcd.data.collection import UNLABELLED, Collection, Source
+from ltgcd.data.content_ids import digests_of
 from ltgcd.data.items import Vectors
 from ltgcd.data.sources import write_embeddings, write_manifest
-from ltgcd.features.already import content_digest, embedded_already, free_numbers, newest_rows
+from ltgcd.features.already import embedded_already, free_numbers, newest_rows
 from ltgcd.features.backbones import check_kind
 from ltgcd.features.backbones.base import Backbone
 from ltgcd.features.backbones.engines import Run, filled_up, make_engine
@@ -234,7 +235,7 @@ def _loaded(job: _Job, rows: NDArray[np.int64], pool: ThreadPoolExecutor) -> Ite
 def _load(job: _Job, rows: NDArray[np.int64], pool: ThreadPoolExecutor) -> _Batch:
     """The trunk's input for each view, the digests, and the failures by position. Failed rows are kept, as zeros."""
     contents: Any = job.collection.items.take(rows)
-    hashes = [content_digest(item) for item in contents]
+    hashes = [digest.tobytes() for digest in digests_of(contents)]
     if job.backbone.kind == "text":
         return [contents], hashes, {}
     if job.backbone.kind == "vector":
