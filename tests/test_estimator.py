@@ -126,7 +126,7 @@ def test_a_table_of_assignments(digits, fitted, monkeypatch):
 
 def test_categories_tell_what_was_found(fitted):
     found = fitted.categories_
-    assert [category.label for category in found] == sorted(category.label for category in found)
+    assert [category.code for category in found] == sorted(category.code for category in found)
     assert sum(category.size + category.leaning for category in found) == len(fitted.labels_)
     novel = [category for category in found if category.status == "novel"]
     assert novel and all(category.nearest_known for category in novel if category.size)
@@ -346,3 +346,31 @@ def test_bad_labels_of_an_update_are_a_sentence(digits):
     for labels, sentence in (([0.5] * 5, "Unknown label type"), ([-2] * 5, "0 or more"), ([0] * 4, "inconsistent")):
         with pytest.raises(InputError, match=sentence):
             model.update(x[:5], labels)
+
+
+def test_a_data_frame_keeps_its_index_and_columns(digits, tmp_path):
+    x, y, _ = digits
+    frame = pandas.DataFrame(x[:200], index=[f"row {i}" for i in range(200)], columns=[f"c{i}" for i in range(64)])
+    model = CategoryDiscovery(n_classes=8, epochs=1, rehearsals=0).fit(frame, y[:200])
+    assert model.assignments()["id"].tolist() == frame.index.tolist()
+    loaded = CategoryDiscovery.load(model.save(tmp_path / "m"))
+    assert loaded.feature_names_in_.tolist() == frame.columns.tolist()
+    assert loaded.assignments()["id"].tolist() == frame.index.tolist()
+
+
+def test_score_asks_labelled_items_only(digits, fitted):
+    x, y, _ = digits
+    known = y >= 0
+    expected = float((fitted.predict(x[known]) == y[known]).mean())
+    assert fitted.score(x, np.where(known, y, np.nan)) == pytest.approx(expected)
+    with pytest.raises(InputError, match="nothing to score"):
+        fitted.score(x[:5], [None] * 5)
+
+
+def test_empty_strings_are_no_class(digits):
+    x, y, _ = digits
+    labels = np.array(["ant", "bee", "cow", "dog", "eel", "fox", ""], dtype=object)[y]
+    with pytest.raises(InputError, match="unlabelled=''"):
+        CategoryDiscovery(n_classes=10, epochs=1, rehearsals=0).fit(x, labels)
+    model = CategoryDiscovery(n_classes=10, epochs=1, rehearsals=0, unlabelled="").fit(x, labels)
+    assert "" not in model.classes_

@@ -162,7 +162,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         learnt = found.calibration  # by how much confidences are off, in rehearsals and by chance alone
         self._calibration_off = (learnt.error, learnt.chance) if learnt else (None, None)
         self._features_key = None if store is None else store.key
-        self._x, self._known = x, len(known)
+        self._x, self._known, self._index = x, len(known), _index_of(X)
         self._codes, self._given, self._unsure = found.labels, codes, found.unsure
         self._named: tuple[int, ...] = ()  # classes beyond those of the fit that `update` was told of
         self.confidence_ = found.confidence
@@ -233,6 +233,16 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         p = self.predict_proba(X, store=store)
         return np.asarray(self.classes_[p.argmax(axis=1)])
 
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Share of the labelled items whose class `predict` gives; items without a label have no say."""
+        codes, classes = encode_labels_of_any_kind(y, len(self._vectors(X)), self.unlabelled)
+        labelled = codes != UNLABELLED
+        if not labelled.any():
+            raise InputError("No item is labelled, so there is nothing to score.")
+        right = np.array([a == classes[c] for a, c in zip(self.predict(X).tolist(), codes, strict=True)])
+        weights = None if sample_weight is None else np.asarray(sample_weight)[labelled]
+        return float(np.average(right[labelled], weights=weights))
+
     def update(
         self, X_new: ArrayLike, y_new: ArrayLike | None = None, *, store: FeatureStore | None = None
     ) -> CategoryDiscovery:
@@ -246,7 +256,8 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         X_new : array-like, shape (M, D)
             Embeddings of the new items.
         y_new : array-like, shape (M,), optional
-            Labels of some of them, as in `fit`. A label that is not in `classes_` is a class of its own.
+            Labels of some of them, as in `fit`. A label that is not in `classes_` is a class of its own, beside the
+            novel categories; to say that items are of a novel category, give its label ("novel-001").
         store : FeatureStore, optional
             Cached activations of the new items, for a model whose last stage was trained.
         """
@@ -264,6 +275,8 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         both = np.concatenate([self._x, x])
         done = extend(self._fitted, self._views(x, store), both, y, sure, given, self._config.random_state)
         self._named = (*self._named, *range(self.n_classes_, len(names)))
+        index = _index_of(X_new)
+        self._index = [*self._index, *index] if self._index is not None and index is not None else None
         self._fitted, self._x = done.fitted, both
         self._codes = np.concatenate([self._codes, done.labels])
         self._given = np.concatenate([self._given, given])
@@ -306,10 +319,11 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         Parameters
         ----------
         ids : sequence, length N, optional
-            Ids of the items; by default the number of their row.
+            Ids of the items; by default the index of the DataFrame they came in, else the number of their row.
         """
         check_is_fitted(self)
         n = len(self._codes)
+        ids = self._index if ids is None else ids
         if ids is not None and len(ids) != n:
             raise InputError(f"There are {len(ids)} ids for {n} items; give one for each.")
         columns = {
@@ -341,7 +355,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         items : sequence of str or of Path, optional
             The N texts (str) or image files (Path) behind the vectors; without them cards show ids.
         ids : sequence of str, length N, optional
-            Ids of the items; by default the number of their row.
+            Ids of the items; by default as in `assignments`.
         title : str
             Name on the page.
         """
@@ -375,7 +389,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         note |= dict(zip(("calibration_error", "calibration_chance"), off, strict=True))
         known = tuple(names[: self._known])
         return assignments_table(
-            _ids(ids, len(self._codes)),
+            _ids(self._index if ids is None else ids, len(self._codes)),
             self._codes,
             self.confidence_,
             known,
@@ -390,7 +404,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         # A class that was named after the fit has its number behind the novel ones; who asks wants known ones only.
         y = np.where(self._given < self._known, self._given, UNLABELLED)
         names = tuple(str(name) for name in self.classes_[: self._known])
-        return Collection(_ids(ids, len(y)), _items(items, self._x), y, names)
+        return Collection(_ids(self._index if ids is None else ids, len(y)), _items(items, self._x), y, names)
 
     # ------------------------------------------------------------ keep it
 
@@ -400,9 +414,9 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         Parameters
         ----------
         folder : path
-            A new folder, or one that holds the very same run.
+            A new folder, or one that holds the very same run: after `update`, save to another one.
         ids : sequence of str, length N, optional
-            Ids of the items; by default the number of their row.
+            Ids of the items; by default as in `assignments`.
         """
         check_is_fitted(self)
         run, config = Run(folder), run_config(self._config, None)
@@ -410,11 +424,13 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             "classes": [str(label) for label in self.classes_],
             "kind": kind_of(self.classes_.tolist()),
             "parameters": _plain(self.get_params()),
+            "columns": [str(name) for name in getattr(self, "feature_names_in_", ())],
         }
         names = tuple(str(name) for name in self.classes_[[*range(self._known), *self._named]])
         place = np.full(self.n_classes_ + 1, UNLABELLED)  # the last one is that of -1
         place[[*range(self._known), *self._named]] = np.arange(len(names))
-        collection = Collection(_ids(ids, len(self._x)), Vectors(self._x), place[self._given], names)
+        every = _ids(self._index if ids is None else ids, len(self._x))
+        collection = Collection(every, Vectors(self._x), place[self._given], names)
         run.check_free()
         with run.lock("CategoryDiscovery.save"):
             run.begin(config, Source(collection, None))
@@ -466,6 +482,9 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self._config = self._configured(n_old, max(len(self._x), model.fitted.k), None)
         self.k_estimate_ = kept_estimate(run)
         self.n_features_in_ = int(self._x.shape[1])
+        if kept.get("columns"):
+            self.feature_names_in_ = np.array(kept["columns"], dtype=object)
+        self._index = ids.to_pylist()
         read = KINDS[kept.get("kind", "str")]
         classes = [read(label) for label in kept.get("classes", names[:n_old])]
         for code, name in sorted(model.named.items()):  # an update by the command may have named more
@@ -493,6 +512,14 @@ def _ids(ids: Sequence[str] | None, n: int) -> pa.StringArray:
     if len(ids) != n:
         raise InputError(f"There are {len(ids)} ids for {n} items; give one for each.")
     return pa.array([str(one) for one in ids], pa.string())
+
+
+def _index_of(X: object) -> list[str] | None:
+    """The index of a DataFrame as ids, where each item has its own."""
+    index = getattr(X, "index", None)
+    if index is None or callable(index) or not getattr(index, "is_unique", False):
+        return None
+    return [str(name) for name in index]
 
 
 def _items(items: Items | Sequence[Any] | None, x: NDArray[np.float32]) -> Items:

@@ -276,7 +276,7 @@ def test_every_category_gets_its_first_picture_before_any_gets_a_second() -> Non
 def test_categories_are_described() -> None:
     collection, x, assignments = problem(60)
     found = describe_categories(collection, x, assignments)
-    assert [(c.label, c.name, c.status) for c in found] == [
+    assert [(c.code, c.name, c.status) for c in found] == [
         (0, "cat", "known"),
         (1, "dog", "known"),
         (2, "novel-001", "novel"),
@@ -284,13 +284,13 @@ def test_categories_are_described() -> None:
     ]
     rows = assignments.to_pylist()
     for c in found:
-        sure = [r["confidence"] for r in rows if r["label"] == c.label and r["status"] != "unsure"]
+        sure = [r["confidence"] for r in rows if r["label"] == c.code and r["status"] != "unsure"]
         assert c.size == len(sure)
-        assert c.leaning == sum(r["label"] == c.label and r["status"] == "unsure" for r in rows)
-        assert c.labelled == int((collection.y == c.label).sum())
+        assert c.leaning == sum(r["label"] == c.code and r["status"] == "unsure" for r in rows)
+        assert c.labelled == int((collection.y == c.code).sum())
         assert c.confidence == pytest.approx(np.mean(sure), abs=1e-6)
-        assert c.label not in {other.label for other in c.nearest_known}
-        assert all(other.name == collection.class_names[other.label] for other in c.nearest_known)
+        assert c.code not in {other.code for other in c.nearest_known}
+        assert all(other.name == collection.class_names[other.code] for other in c.nearest_known)
     assert found[3].coherence is None  # a single item
     assert min(c.coherence or 0 for c in found[:3]) > 0.5
     assert found[0].suggested_name == ""

@@ -248,3 +248,15 @@ def test_what_paper_md_points_to_exists() -> None:
         texts = [text for path, text in sources.items() if path.endswith("/" + file)]
         last = name.rsplit(".", 1)[-1]
         assert any(re.search(rf"^ *(def|class) {last}\b|^ *{last}\b.* = ", text, re.M) for text in texts), (file, name)
+
+
+def test_a_method_made_of_another_one_runs_its_own_code() -> None:
+    """Found again by its own name: a preset that another method made would bring that one's name along."""
+    import dataclasses
+
+    from ltgcd.training.methods import METHODS
+
+    mine = dataclasses.replace(METHODS["simgcd"], name="mine")
+    assert mine.preset("frozen").name == "mine"
+    assert all(method.preset("frozen").name == name for name, method in METHODS.items() if method.trained)
+    assert all(method.name == name for name, method in METHODS.items())

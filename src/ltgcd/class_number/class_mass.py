@@ -1,4 +1,4 @@
-"""From a share of items to a number of classes: masses of classes, and what one over them counts.
+"""From a share of items to a number of classes: what is novel, divided by the mean mass of a known class.
 
 The items that are left when the known ones are taken away make N_novel / (mean size of a known class) novel classes.
 With class sizes from 9 to 1979 that mean says little about the next few classes. Clusters know a little more: an item

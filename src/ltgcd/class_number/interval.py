@@ -1,4 +1,4 @@
-"""How many classes, and how far off may that be? Draws over all that chance decided, widened by a measured error.
+"""The interval of the number of classes: a bootstrap, widened by the error measured with hidden classes.
 
 A bootstrap sees the chances that it thinks of. What it can't see (novel classes that are not like the known ones with
 their labels taken away) is measured: half of the labelled classes are hidden, the number of classes that were hidden

@@ -1,4 +1,4 @@
-"""What a practitioner would try for the number of classes: Ward, Leiden, FINCH, EVoC and HDBSCAN, under one interface.
+"""Alternative estimators of the number of classes: Ward, Leiden, FINCH, EVoC and HDBSCAN, under one interface.
 
 All but HDBSCAN give several partitions, and the labelled items choose: the one with the best balanced ACC on them, of
 those with at least |Y_l| clusters. These see within-class whitened features, as our own estimators do. FINCH and EVoC

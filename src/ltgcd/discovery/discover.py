@@ -290,9 +290,7 @@ def _class_number(task: Task, config: DiscoveryConfig, hooks: Hooks) -> tuple[in
 
 def _clustered(problem: Problem, config: DiscoveryConfig) -> Discovery:
     """Labels of a method that only clusters: none is unsure, and there is no model for new items."""
-    cluster = get_method(config.method).cluster
-    assert cluster is not None
-    result = cluster(problem.x, problem.y, problem.n_old, problem.k, problem.random_state)
+    result = get_method(config.method).cluster(problem.x, problem.y, problem.n_old, problem.k, problem.random_state)
     unsure = np.zeros(len(problem.x), dtype=np.bool_)
     return Discovery(problem.k, problem.n_old, result.labels, result.confidence, unsure)
 

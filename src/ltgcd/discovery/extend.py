@@ -1,4 +1,4 @@
-"""New items after those of a run, arrays in and arrays out: label them, and append the classes that they need."""
+"""Add new items to a fitted model: label them, and append the classes that they need."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What vectors say of each other: whitening, neighbours, density, peaks, communities, k-means, matching."""
+"""Relations between vectors: whitening, nearest neighbours, density, peaks, communities, k-means, matching."""

@@ -1,4 +1,4 @@
-"""Where the prototypes begin: clusters of the frozen features that keep the known classes apart.
+"""Starting clusters: communities of the neighbour graph that keep the known classes apart.
 
 Initial prototypes decide most of what training on a long tail arrives at. Random ones are SimGCD's; class means with
 communities of the kNN graph are our default: a community is as large as it happens to be, so that the tail is not

@@ -108,7 +108,7 @@ def connectivity(graph: NeighbourGraph, p: NDArray[np.floating], k: int = K_NEIG
 
 
 def density(graph: NeighbourGraph, p: NDArray[np.floating] | None = None, k: int = K_NEIGHBOURS) -> NDArray[np.float32]:
-    """d_i = (1/k) Σ_j e_ij · a_ij over the k nearest neighbours of each item, shape (N,).
+    """Eq. 7: d_i = (1/k) Σ_j e_ij · a_ij over the k nearest neighbours of each item, shape (N,).
 
     Without `p` the affinity alone, d_i = (1/k) Σ_j a_ij. An item without neighbours (N = 1) has density 0.
 

@@ -30,7 +30,7 @@ def find_peaks(
     test: PeakTest = "strict",
     candidates: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int64]:
-    """Items that are denser than each of their k nearest neighbours, ascending.
+    """Eq. 8: items that are denser than each of their k nearest neighbours, ascending.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def nmds(
     rule: Rule = "greedy",
     overlap: Overlap = "jaccard-distance",
 ) -> NDArray[np.int64]:
-    """Peaks that survive Non-Maximum Density Suppression, in the order in which they were given.
+    """Alg. 1: peaks that survive Non-Maximum Density Suppression, in the order in which they were given.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ def make_cards(
                 "coherence": None if category.coherence is None else round(category.coherence, 3),
                 "suggested": category.suggested_name,
                 "terms": category.terms,
-                "nearest": [[rank_of[other.label], other.cosine] for other in category.nearest_known],
+                "nearest": [[rank_of[other.code], other.cosine] for other in category.nearest_known],
                 "examples": shown[c],
                 "code": c,
             }

@@ -26,7 +26,7 @@ TEXTS = 50_000  # texts that terms are taken from
 class Neighbour(NamedTuple):
     """A known class beside a category, with the cosine of the two centres."""
 
-    label: int
+    code: int
     name: str
     cosine: float
 
@@ -37,7 +37,7 @@ class Category:
 
     Attributes
     ----------
-    label : int
+    code : int
         Its number in the assignments.
     name : str
         What it is called: the name of a known class, or ``novel-001`` and so on.
@@ -62,7 +62,7 @@ class Category:
         A name to start from; empty for a known class.
     """
 
-    label: int
+    code: int
     name: str
     status: Literal["known", "novel"]
     size: int
@@ -78,7 +78,7 @@ class Category:
 def describe_categories(
     collection: Collection, features: NDArray[np.floating], assignments: pa.Table
 ) -> list[Category]:
-    """Describe every class and category that some item was assigned to, by label.
+    """Describe every class and category that some item was assigned to, by code.
 
     Parameters
     ----------
@@ -118,11 +118,11 @@ def describe(collection: Collection, assigned: Assigned, shape: Geometry) -> lis
     terms = _terms(collection, assigned)
     found = []
     for c, near in enumerate(nearest_known(assigned, shape.similarity)):
-        label, novel = int(assigned.labels[c]), bool(assigned.kinds[c] == NOVEL)
+        code, novel = int(assigned.labels[c]), bool(assigned.kinds[c] == NOVEL)
         nearest = tuple(Neighbour(int(assigned.labels[other]), assigned.names[other], cosine) for other, cosine in near)
         found.append(
             Category(
-                label=label,
+                code=code,
                 name=assigned.names[c],
                 status="novel" if novel else "known",
                 size=int(sizes[c]),

@@ -1,4 +1,4 @@
-"""What stands on the features: projectors for the losses, and the classifiers that label items (docs/methods.md §3–5).
+"""Heads: projectors for the losses, and classifiers that label items (Eq. 2–3; docs/methods.md §3–5).
 
 A head maps features (B, dim) to named outputs, rows first. One that labels items gives "logits" (B, K), can put its
 classes in another order, and can be made anew from the tensors it was saved as: `Head` (cosines to prototypes),

@@ -24,7 +24,7 @@ def teacher_temperature(progress: float, warmup: float) -> float:
 
 
 def info_nce(z: torch.Tensor, temperature: float = T_SELF) -> torch.Tensor:
-    """SelfCon, the unsupervised part of L_rep: the other view of an item against all other rows.
+    """SelfCon, the unsupervised part of L_rep (Eq. 1): the other view of an item against all other rows.
 
     −log exp(z_i·z_i'/T) / Σ_{n≠i} exp(z_i·z_n/T), mean over the 2B rows.
 
@@ -42,7 +42,7 @@ def info_nce(z: torch.Tensor, temperature: float = T_SELF) -> torch.Tensor:
 
 
 def sup_con(z: torch.Tensor, y: torch.Tensor, temperature: float = T_SUPERVISED) -> torch.Tensor:
-    """SupCon, the supervised part of L_rep: all rows of the same class against all other rows.
+    """SupCon, the supervised part of L_rep (Eq. 1): all rows of the same class against all other rows.
 
     −1/|P(i)| Σ_{q∈P(i)} log exp(z_i·z_q/T) / Σ_{n≠i} exp(z_i·z_n/T), mean over the rows; P(i) are the other rows of
     i's class, its own other view among them. 0 without rows.
@@ -66,12 +66,12 @@ def sup_con(z: torch.Tensor, y: torch.Tensor, temperature: float = T_SUPERVISED)
 
 
 def cross_entropy(logits: torch.Tensor, y: torch.Tensor, temperature: float = TAU_STUDENT) -> torch.Tensor:
-    """Supervised part of L_cls on labelled rows (M, K); 0 without rows."""
+    """Supervised part of L_cls (Eq. 4) on labelled rows (M, K); 0 without rows."""
     return F.cross_entropy(logits / temperature, y) if len(y) else logits.sum() * 0.0
 
 
 def self_distillation(logits: torch.Tensor, tau_teacher: float, temperature: float = TAU_STUDENT) -> torch.Tensor:
-    """Each view learns the sharpened prediction of the other: −Σ_k q_k log p_k, both directions.
+    """Eq. 4: each view learns the sharpened prediction of the other, −Σ_k q_k log p_k, both directions.
 
     q = softmax(logits of the other view / τ_t) without a gradient, p = softmax(logits / τ_s).
 
@@ -92,7 +92,7 @@ def soft_cross_entropy(target: torch.Tensor, logits: torch.Tensor, temperature: 
 
 
 def mean_prediction(logits: torch.Tensor, temperature: float = TAU_STUDENT) -> torch.Tensor:
-    """p̄, shape (K,): mean over rows of the student's predictions; uniform over no rows."""
+    """p̄ (Eq. 5), shape (K,): mean over rows of the student's predictions; uniform over no rows."""
     if not len(logits):
         return logits.new_full((logits.shape[1],), 1 / logits.shape[1])
     return F.softmax(logits / temperature, dim=1).mean(dim=0)
@@ -104,6 +104,6 @@ def mean_entropy(p_mean: torch.Tensor) -> torch.Tensor:
 
 
 def prior_alignment(p_prior: torch.Tensor, p_mean: torch.Tensor) -> torch.Tensor:
-    """L_prior = CE(p_prior, p̄) = −Σ_k p_prior_k log p̄_k, both of shape (K,)."""
+    """Eq. 10: L_prior = CE(p_prior, p̄) = −Σ_k p_prior_k log p̄_k, both of shape (K,)."""
     # The gradient of 0 · log 0 would not be a number.
     return -(p_prior * p_mean.clamp(min=torch.finfo(p_mean.dtype).tiny).log()).sum()

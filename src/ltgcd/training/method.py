@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, get_args
@@ -83,4 +84,5 @@ class Method:
             raise InputError(f"'{self.name}' is not trained: it clusters the features and has no settings.")
         if name not in get_args(Preset):
             raise InputError(f"There is no preset '{name}'; choose one of {', '.join(get_args(Preset))}.")
-        return self.presets(regime, name)
+        # By this name the method is found again; a preset that another method made would bring that one's along.
+        return dataclasses.replace(self.presets(regime, name), name=self.name)

@@ -182,7 +182,7 @@ def select(
     config: SelectionConfig,
     graphs: Graphs | None = None,
 ) -> Selection:
-    """Select from D^u.
+    """Eq. 6 and 8: select S = S_conf ∪ S_dens from D^u.
 
     Parameters
     ----------
@@ -345,7 +345,7 @@ def _filled(
 
 
 def prior(counts: NDArray[np.int64], config: SelectionConfig) -> NDArray[np.float64]:
-    """p_prior (K,) from the counts of S by pseudo class, in the reading of the configuration; uniform if S is empty."""
+    """Eq. 9: p_prior (K,) from the counts of S by pseudo class, as the configuration reads it; uniform without S."""
     total = counts.sum()
     if total == 0:
         return np.full(len(counts), 1 / len(counts))

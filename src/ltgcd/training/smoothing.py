@@ -1,4 +1,4 @@
-"""From what a model says about every item to a class and a confidence (docs/methods.md §10.4)."""
+"""After training: average with neighbours, and adjust for the class prior (docs/methods.md §10.4)."""
 
 from __future__ import annotations
 

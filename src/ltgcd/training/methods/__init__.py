@@ -1,4 +1,4 @@
-"""Every method of the paper: a file each, and a line each in `METHODS`. A new one is one more of both.
+"""Every method of the paper. A new one is a file in this folder that ends in a `Method`, and a line in `METHODS`.
 
 The names in help texts, error messages and documents are taken from here.
 """
@@ -12,15 +12,18 @@ from ltgcd.training.method import Method
 from ltgcd.training.methods import clusterings, gcd, ltgcd, orca, rankstats, simgcd, uno
 
 METHODS: dict[str, Method] = {
-    "kmeans": clusterings.KMEANS,
-    "semi-kmeans": clusterings.SEMI_KMEANS,
-    "ltgcd": ltgcd.METHOD,
-    "ltgcd-crest": ltgcd.WITH_CREST,
-    "simgcd": simgcd.METHOD,
-    "gcd": gcd.METHOD,
-    "orca": orca.METHOD,
-    "uno": uno.METHOD,
-    "rankstats": rankstats.METHOD,
+    method.name: method
+    for method in (
+        clusterings.KMEANS,
+        clusterings.SEMI_KMEANS,
+        ltgcd.METHOD,
+        ltgcd.WITH_CREST,
+        simgcd.METHOD,
+        gcd.METHOD,
+        orca.METHOD,
+        uno.METHOD,
+        rankstats.METHOD,
+    )
 }
 
 

@@ -168,7 +168,7 @@ def presets(regime: Regime, name: Preset) -> Experiment:
 
 def presets_with_crest(regime: Regime, name: Preset) -> Experiment:
     """The same presets with CReST's quota in S_conf."""
-    return dataclasses.replace(changed(presets(regime, name), {"selection.crest": "quota"}), name="ltgcd-crest")
+    return changed(presets(regime, name), {"selection.crest": "quota"})
 
 
 def build(problem: Problem, config: LTGCDConfig, start: FeatureGraph) -> tuple[Head, LTGCD]:
