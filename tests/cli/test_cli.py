@@ -137,3 +137,68 @@ def test_start_is_instant(code: str) -> None:
 
 def test_version() -> None:
     assert run_cli("--version").out.startswith("ltgcd 0.")
+
+
+# ---------------------------------------------------------------- what the system does to a command
+
+
+def test_stopped_by_sigterm_is_as_by_ctrl_c(tmp_path: Path) -> None:
+    import signal
+
+    source = write_source(tmp_path / "digits.npz", digits_source())
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ltgcd", "discover", str(source), "--out", str(tmp_path / "run")],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    process.stderr.readline()  # a first line: it works now
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Stopped. What is finished is kept" in said and "Traceback" not in said
+    assert not list((tmp_path / "run").rglob("*.tmp"))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_result_that_nobody_can_read_is_a_sentence(npz, options: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "ltgcd", "inspect", str(npz()), *options],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr == "Error: The result can't be printed (No space left on device); all else is done.\n"
+
+
+def test_an_empty_argument_is_not_the_current_folder(tmp_path: Path) -> None:
+    done = run_cli("inspect", "", "--json", cwd=tmp_path)
+    assert done.code == 2
+    assert "An argument is empty" in done.json["error"]
+
+
+def test_a_run_is_not_scored_against_another_truth(npz, tmp_path: Path) -> None:
+    assert run_cli("train", npz(), "--k", 3, "--epochs", 1, "--out", tmp_path / "run").code == 0
+    for option in (("--truth", npz()), ("--n-old", 2)):
+        done = run_cli("evaluate", tmp_path / "run", *option, "--json")
+        assert done.code == 2 and "leave out --truth" in done.json["error"]
+    # Nor does `predict` write over anything that is not its own.
+    run, source = tmp_path / "run", npz("new.npz")
+    (tmp_path / "mine.parquet").write_bytes(source.read_bytes())
+    for out, words in (
+        (source, "is the source itself"),
+        (tmp_path / "mine.parquet", "there already"),
+        (run / "model.safetensors", "what is its own"),
+        (run / "items.parquet", "what is its own"),
+    ):
+        before = out.read_bytes() if out.exists() else None
+        done = run_cli("predict", run, source, "--out", out, "--json")
+        assert done.code == 2 and words in done.json["error"], done.json
+        assert before == (out.read_bytes() if out.exists() else None)
+    for options in ((), ("--out", tmp_path / "new.parquet")):
+        for _ in range(2):
+            assert run_cli("predict", run, source, *options).code == 0

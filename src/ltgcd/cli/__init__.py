@@ -62,6 +62,13 @@ def main() -> NoReturn:
         sys.stdout = io.StringIO()  # of several processes that torchrun started, the first one speaks
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
+    if "" in sys.argv[1:]:
+        # An empty path is taken for the current folder: refused, for it comes from a variable that is not set.
+        sentence = 'An argument is empty (""); is a variable of the shell not set?'
+        if "--json" in sys.argv:
+            print(json.dumps({"error": sentence}))
+        print(f"Error: {sentence}", file=sys.stderr)
+        raise SystemExit(2)
     try:
         code = app(standalone_mode=False)
     except Exception as error:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,6 +58,8 @@ def report(work: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any]], 
     """Do the work and print its result; turn bad input into a sentence and exit 2, Ctrl-C into exit 130."""
     from ltgcd.common.errors import InputError
 
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _stop)
     try:
         result = work()
     except (InputError, OSError) as error:
@@ -67,11 +72,31 @@ def report(work: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any]], 
     except KeyboardInterrupt:
         print("Stopped. What is finished is kept: run the same command again to go on.", file=sys.stderr)
         raise typer.Exit(130) from None
-    if as_json:
-        # In ASCII: names of files need not be UTF-8, nor need the terminal.
-        print(json.dumps(result))
-    else:
-        show(result)
+    try:
+        if as_json:
+            # In ASCII: names of files need not be UTF-8, nor need the terminal.
+            print(json.dumps(result))
+        else:
+            show(result)
+        sys.stdout.flush()
+    except OSError as error:
+        # The work is done and kept; only nobody can read it. What is left in the buffer would be tried again at exit.
+        _give_up_stdout()
+        if not isinstance(error, BrokenPipeError):  # "| head" has read enough
+            print(f"Error: The result can't be printed ({error.strerror}); all else is done.", file=sys.stderr)
+        raise typer.Exit(2) from None
+
+
+def _stop(_signal: int, _frame: object) -> None:
+    """SIGTERM is Ctrl-C: what is half written is removed, and locks are let go."""
+    raise KeyboardInterrupt
+
+
+def _give_up_stdout() -> None:
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):  # no real file
+        sys.stdout = None  # type: ignore[assignment]
 
 
 def _refused(error: OSError) -> str:

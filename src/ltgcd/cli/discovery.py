@@ -114,7 +114,15 @@ def predict(
         trust_backbone(backbone)
         held = Run.open(run)
         path = out or held.predictions
-        return predict_source(held, read_source(source), path, store=opened(source), weights=weights, notify=status)
+        return predict_source(
+            held,
+            read_source(source),
+            path,
+            store=opened(source),
+            weights=weights,
+            read_from=(source, weights),
+            notify=status,
+        )
 
     def show(result: dict[str, Any]) -> None:
         shares = ", ".join(f"{result[name]} {name}" for name in ("known", "novel", "unsure"))

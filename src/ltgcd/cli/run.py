@@ -86,7 +86,8 @@ def estimate_k(
         from ltgcd.report.k_plot import k_plotter
         from ltgcd.run.train import estimate_source
 
-        draw = None if plot is None else k_plotter(plot)  # what can't be drawn is refused before the work
+        # What can't be drawn is refused before the work.
+        draw = None if plot is None else k_plotter(plot, (source, labels))
         read = read_source(source, labels)
         read.collection.require_partial_labels(source)
         result = estimate_source(read, method, seed, k_max, labels_from)
@@ -244,10 +245,16 @@ def evaluate(
     """
 
     def work() -> dict[str, Any]:
+        from ltgcd.common.errors import InputError
         from ltgcd.evaluation.predictions import evaluate_predictions
         from ltgcd.run.directory import Run
         from ltgcd.run.evaluate import evaluate_run
 
+        if run.is_dir() and (truth is not None or n_old is not None):
+            raise InputError(
+                f"{run} is a run, which is scored against the y_true of its own source; leave out --truth and --n-old, "
+                "or give them with a file of predictions."
+            )
         result = evaluate_run(Run.open(run)) if run.is_dir() else evaluate_predictions(run, truth, n_old)
         return result.as_dict()
 

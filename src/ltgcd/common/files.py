@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+import secrets
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,15 @@ import pyarrow.compute as pc
 from ltgcd.common.errors import InputError
 
 METADATA_KEY = b"ltgcd"
-LOCK = ".lock"  # holds who has the folder, for the sentence that a second process is refused with
+LOCK = ".ltgcd.lock"  # holds who has the folder, for the sentence that a second process is refused with
+TEMPORARY = ".tmp"  # how the hidden file ends that `atomic_path` writes to
 
 
 @contextmanager
 def locked(folder: Path, what: str) -> Iterator[None]:
     """Keep a second process from writing to a folder. The system lets go of the lock when a process dies.
+
+    A folder that was made for the lock, and in which nothing was kept, goes again: whoever is refused has taken none.
 
     Parameters
     ----------
@@ -30,12 +34,14 @@ def locked(folder: Path, what: str) -> Iterator[None]:
     what : str
         What this process does, for whoever is refused: "ltgcd update".
     """
+    is_new = not folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a+", encoding="utf-8") as file:
         try:
             import fcntl  # noqa: PLC0415 - not on Windows, where two processes at once are not noticed
 
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.stat(folder / LOCK)  # noqa: PTH116 - gone if who made the folder has just removed it
         except ImportError:
             pass
         except OSError as error:
@@ -51,18 +57,40 @@ def locked(folder: Path, what: str) -> Iterator[None]:
             yield
         finally:
             file.truncate(0)
+            if is_new and [path.name for path in folder.iterdir()] == [LOCK]:
+                (folder / LOCK).unlink()
+                folder.rmdir()
 
 
 @contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; it takes the place of `path` only if the block ends without an error."""
+def atomic_path(path: Path, replaces: Callable[[], bool] = lambda: True) -> Iterator[Path]:
+    """Give a temporary path beside `path`; it takes the place of `path` only if the block ends without an error.
+
+    The temporary file is new and has a name that can't be foreseen, so that nobody can have put a link there for us to
+    write through.
+
+    Parameters
+    ----------
+    path : path
+        The file to write. A link of that name is replaced, not followed.
+    replaces : callable
+        Asked at the end, where something of that name is there: whether it may be replaced.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    start = path.name.encode(errors="surrogateescape")[:150].decode(errors="ignore")  # names end at 255 bytes
+    temporary = path.with_name(f".{start}.{secrets.token_hex(8)}{TEMPORARY}")
     try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
+        if os.path.lexists(path) and not replaces():
+            raise InputError(f"{path} was made by someone else meanwhile, and is not overwritten; give another name.")
         temporary.replace(path)
+    except OSError as error:
+        if error.errno is not None and error.filename in (None, str(temporary), temporary):
+            error.filename = str(path)  # the name that the user knows: a full disk names none
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import atomic_path
+from ltgcd.common.outputs import check_output, output_path
 
 FORMATS = (".png", ".svg")
 INK, MUTED, BLUE, BAND = "#1f2933", "#66727f", "#1565a8", "#d6e6f4"
@@ -24,19 +24,26 @@ def repeatable() -> Any:  # noqa: ANN401 - matplotlib is optional
     return rc_context({"svg.hashsalt": "ltgcd", "svg.fonttype": "none"})
 
 
-def k_plotter(path: Path) -> Callable[[dict[str, Any]], None]:
-    """What draws a result of ``estimate-k`` into `path`; refuses at once what could not be drawn after the work."""
+def k_plotter(path: Path, sources: tuple[Path | None, ...] = ()) -> Callable[[dict[str, Any]], None]:
+    """What draws a result of ``estimate-k`` into `path`; refuses at once what could not be drawn after the work.
+
+    Parameters
+    ----------
+    path : path
+        A .png or .svg; only a plot that ltgcd made itself is replaced.
+    sources : tuple of paths
+        What the estimate is read from: never written to.
+    """
     ending = path.suffix.lower()
     if ending not in FORMATS:
         raise InputError(f"A plot is written as .png or .svg, but not as '{path.name}'.")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; give the name of a file for the plot.")
+    check_output(path, "plot", sources)
     repeatable()
 
     def draw(result: dict[str, Any]) -> None:
         from matplotlib.figure import Figure  # noqa: PLC0415 - optional
 
-        with repeatable(), atomic_path(path) as temporary:
+        with repeatable(), output_path(path, "plot") as temporary:
             figure = Figure(figsize=(7.0, 4.0), dpi=160, layout="constrained")
             draw_curve(figure.add_subplot(), result)
             figure.savefig(temporary, format=ending[1:], metadata={"Date": None} if ending == ".svg" else None)

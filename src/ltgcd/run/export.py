@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ltgcd.common.outputs import check_output
+from ltgcd.data.collection import Collection
+from ltgcd.data.items import ImageFiles
 from ltgcd.data.sources import read_source
 from ltgcd.export.formats import STATUSES, check_export, export_items
 from ltgcd.run.directory import Run
@@ -28,7 +31,7 @@ def export_run(
     form : str
         A key of `ltgcd.export.formats.FORMATS`.
     out : path
-        A file (csv, parquet, label-studio) or a folder (folders, fiftyone, coco).
+        A file (csv, parquet, label-studio) or a folder (folders, fiftyone, coco), outside of the run and of the source.
     source : path, optional
         The items; by default those that the run keeps.
     statuses : tuple of str
@@ -36,7 +39,23 @@ def export_run(
     copy : bool
         Copy image files instead of linking to them.
     """
-    check_export(form, out, statuses)
+    check_export(form, out, statuses, source)
+    check_output(out, None, (source,))
     table = run.assignments()
     items = read_source(source).collection if source is not None else run.items()
+    if source is None and items is not None:
+        check_output(out, None, tuple(_source_folders(items)))
     return export_items(table, items, form, out, statuses=statuses, copy=copy)
+
+
+def _source_folders(collection: Collection) -> set[Path]:
+    """Folders that were read as a source, as far as one can tell: an id is then the path of an image inside of it."""
+    items = collection.items
+    if not isinstance(items, ImageFiles):
+        return set()
+    found: set[Path] = set()
+    for item_id, name in zip(collection.ids.to_pylist(), items.paths.to_pylist(), strict=True):
+        path = str(items.root / name)
+        if path.endswith(f"/{item_id}"):
+            found.add(Path(path[: -len(item_id) - 1]))
+    return found

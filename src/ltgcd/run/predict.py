@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import atomic_path
+from ltgcd.common.outputs import check_output, output_path, sealed_table
 from ltgcd.data.collection import Source
 from ltgcd.data.items import Vectors
 from ltgcd.discovery.assignments import assignments_table
@@ -29,6 +30,7 @@ def predict_source(
     *,
     store: FeatureStore | None = None,
     weights: Path | None = None,
+    read_from: tuple[Path | None, ...] = (),
     notify: Notify = silent,
 ) -> dict[str, Any]:
     """Label new items with the model of a run.
@@ -41,14 +43,25 @@ def predict_source(
         New items: vectors as in training, or images or texts, which are embedded with the run's backbone first. Those
         that can't be read are left out and named.
     out : path
-        Parquet file for ``id, label, name, status, confidence``.
+        Parquet file for ``id, label, name, status, confidence``; only predictions of ours are replaced.
     store : FeatureStore, optional
         Cached activations of the new items.
     weights : path, optional
         Backbone weights, where they are not the usual ones.
+    read_from : tuple of paths
+        Where the source is: nothing is written there.
     notify : callable
         Told in a sentence what happens.
     """
+    is_own = out.resolve() == run.predictions.resolve()
+    check_output(out, "predictions", read_from, run.folder if is_own else None)
+    with run.lock("ltgcd predict") if is_own else nullcontext():
+        return _predict(run, source, out, store, weights, notify)
+
+
+def _predict(
+    run: Run, source: Source, out: Path, store: FeatureStore | None, weights: Path | None, notify: Notify
+) -> dict[str, Any]:
     model = load_run_model(run, weights)
     skipped: tuple[tuple[str, str], ...] = ()
     if not isinstance(source.collection.items, Vectors):
@@ -61,8 +74,8 @@ def predict_source(
     table = assignments_table(
         source.collection.ids, labels, confidence, model.class_names, fitted.k, unsure, named=model.named
     )
-    with atomic_path(out) as temporary:
-        pq.write_table(table, temporary)
+    with output_path(out, "predictions") as temporary:
+        pq.write_table(sealed_table(table, "predictions"), temporary, write_page_checksum=True)
     status = table.column("status").to_numpy()
     counts = {name: int((status == name).sum()) for name in ("known", "novel", "unsure")}
     left_out = [{"id": name, "reason": reason} for name, reason in skipped]

@@ -1,0 +1,130 @@
+"""Outputs that a user names: the one place that decides whether a path may be written to.
+
+Nothing that is there is overwritten, unless ltgcd made it for the very same purpose and nobody has changed it since. To
+know it again, what we write is sealed: it says what it was made as, with a checksum. A table has the seal in its
+metadata, a PNG in a chunk of its own, a page or an SVG in a comment at its end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ltgcd.common.checksums import is_as_written, with_checksum
+from ltgcd.common.errors import InputError
+from ltgcd.common.files import LOCK, atomic_path, read_metadata, with_metadata
+
+_PNG, _PARQUET = b"\x89PNG\r\n\x1a\n", b"PAR1"
+_PNG_END = struct.pack(">I", 0) + b"IEND" + struct.pack(">I", zlib.crc32(b"IEND"))
+_CHUNK = b"tEXtltgcd\0"
+
+
+def check_output(
+    path: Path,
+    made_by: str | None = None,
+    sources: tuple[Path | None, ...] = (),
+    belongs_to: Path | None = None,
+) -> None:
+    """Refuse to write to a path where something would be lost or mixed up, in one sentence.
+
+    Parameters
+    ----------
+    path : path
+        The file that shall be written.
+    made_by : str, optional
+        What it will be: "predictions", "plot", "report". One that ltgcd made as the same, and that is as it was
+        written, may be replaced; without `made_by` nothing may.
+    sources : tuple of paths
+        What is read, as the user gave it: nothing is written over it, nor into a folder that is read.
+    belongs_to : path, optional
+        The folder of ltgcd's own that the file is a part of; into another one nothing is written.
+    """
+    for source in sources:
+        if source is None or not os.path.lexists(source):
+            continue
+        here, there = path.resolve(), source.resolve()
+        if here == there:
+            raise InputError(f"{path} is the source itself, which is never overwritten; give another file.")
+        if source.is_dir() and here.is_relative_to(there):
+            raise InputError(
+                f"{path} lies in the source {source}, which would then be read with it; give a file outside of the "
+                "source."
+            )
+    owner = _kept_folder(path)
+    if owner is not None and (belongs_to is None or owner != belongs_to.resolve()):
+        raise InputError(f"{path} lies in {owner}, where ltgcd keeps what is its own; give a file outside of it.")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; give the name of a file.")
+    if os.path.lexists(path) and not (made_by and is_sealed(path, made_by)):
+        raise InputError(
+            f"{path} is there already, and ltgcd overwrites only what it made itself as {made_by or 'such a file'} and "
+            "nobody has changed; give another name, or remove it."
+        )
+
+
+def _kept_folder(path: Path) -> Path | None:
+    """The folder of a run or of features that a path lies in: such a folder has our lock, at its top."""
+    return next((folder for folder in path.resolve().parents if (folder / LOCK).is_file()), None)
+
+
+@contextmanager
+def output_path(path: Path, made_by: str) -> Iterator[Path]:
+    """Give a temporary path; what is written there is sealed and put in place, if there is still nothing foreign."""
+    with atomic_path(path, replaces=lambda: is_sealed(path, made_by)) as temporary:
+        yield temporary
+        temporary.write_bytes(sealed(temporary.read_bytes(), made_by))
+
+
+# ---------------------------------------------------------------- seals
+
+
+def sealed_table(table: pa.Table, made_by: str) -> pa.Table:
+    """A table whose metadata say what it was made as, with a checksum."""
+    return with_checksum(with_metadata(table, {**read_metadata(table.schema), "made_by": made_by}))
+
+
+def sealed(content: bytes, made_by: str) -> bytes:
+    """A PNG, or a page or an SVG, with a seal at its end; a table has its own already (`sealed_table`)."""
+    if content.startswith(_PARQUET):
+        return content
+    if content.startswith(_PNG) and content.endswith(_PNG_END):
+        body = content[: -len(_PNG_END)]
+        return body + _png_chunk(body, made_by) + _PNG_END
+    return content + _comment(content, made_by)
+
+
+def is_sealed(path: Path, made_by: str) -> bool:
+    """Whether a file was made by ltgcd as `made_by`, and is as it was written."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        start = file.read(len(_PNG))
+    if start.startswith(_PARQUET):
+        try:
+            table = pq.read_table(path)
+            return read_metadata(table.schema).get("made_by") == made_by and bool(is_as_written(table))
+        except (pa.ArrowException, OSError):
+            return False
+    content = path.read_bytes()
+    at = content.rfind(_CHUNK) - 4 if start == _PNG else content.rfind(b"<!-- made by ltgcd")
+    return at > 0 and sealed(content[:at] + (_PNG_END if start == _PNG else b""), made_by) == content
+
+
+def _png_chunk(body: bytes, made_by: str) -> bytes:
+    chunk = _CHUNK + f"{made_by} {hashlib.sha256(body).hexdigest()}".encode()
+    return struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+
+
+def _comment(content: bytes, made_by: str) -> bytes:
+    if not re.fullmatch(r"[a-z ]+", made_by):
+        raise ValueError(made_by)  # it stands in a comment
+    return f"<!-- made by ltgcd as {made_by}, sha256 {hashlib.sha256(content).hexdigest()} -->\n".encode()

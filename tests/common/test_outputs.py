@@ -1,0 +1,169 @@
+"""No command overwrites a file that ltgcd did not make itself, for that very purpose, as it still is."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from conftest import fails, image_bytes
+from ltgcd.common.checksums import is_as_written, table_checksum, with_checksum
+from ltgcd.common.errors import InputError
+from ltgcd.common.files import TEMPORARY, atomic_path, locked, with_metadata
+from ltgcd.common.outputs import check_output, is_sealed, output_path, sealed_table
+
+SVG = b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"></svg>\n'
+
+
+def parquet(**columns: object) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(sealed_table(pa.table(columns), "thing"), out)
+    return out.getvalue()
+
+
+CONTENTS = {"page.html": b"<!doctype html>hello", "a.svg": SVG, "a.png": image_bytes(0), "t.parquet": parquet(a=[1, 2])}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_only_what_we_made_for_the_same_purpose_is_replaced(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    for _ in range(2):  # the second one replaces the first
+        check_output(path, "thing")
+        with output_path(path, "thing") as temporary:
+            temporary.write_bytes(CONTENTS[name])
+    assert is_sealed(path, "thing")
+    for other in ("another thing", None):
+        with pytest.raises(InputError, match="there already"):
+            check_output(path, other)
+    whole = path.read_bytes()
+    for at in range(0, len(whole), max(1, len(whole) // 60)):  # changed by a person, or damaged
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        if name == "t.parquet" and is_sealed(path, "thing"):  # a bit that means nothing
+            assert pq.read_table(path).equals(pq.read_table(pa.BufferReader(whole)))
+            continue
+        with pytest.raises(InputError, match="there already"):
+            check_output(path, "thing")
+    path.write_bytes(whole + b"and more")
+    with pytest.raises(InputError):
+        check_output(path, "thing")
+
+
+def test_what_we_seal_is_still_what_it_was(tmp_path: Path) -> None:
+    for name in ("a.png", "a.svg"):
+        with output_path(tmp_path / name, "plot") as temporary:
+            temporary.write_bytes(CONTENTS[name])
+    with Image.open(tmp_path / "a.png") as image:
+        image.load()
+        assert image.text["ltgcd"].startswith("plot ")  # type: ignore[attr-defined]
+    from xml.etree import ElementTree
+
+    ElementTree.parse(tmp_path / "a.svg")
+
+
+def test_a_table_that_another_tool_edited_is_theirs(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    path.write_bytes(parquet(id=["a", "b"], label=[1, 2]))
+    table = pq.read_table(path)
+    pq.write_table(table, path)  # the same again
+    check_output(path, "thing")
+    pq.write_table(table.set_column(1, "label", pa.array([1, 1])), path)  # metadata kept, values corrected
+    with pytest.raises(InputError, match="nobody has changed"):
+        check_output(path, "thing")
+
+
+def test_sources_folders_links_and_what_ltgcd_keeps(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    for path in (tmp_path / "photos" / "k.png", tmp_path / "photos" / "deep" / "k.png"):
+        with pytest.raises(InputError, match="lies in the source"):
+            check_output(path, "plot", (None, tmp_path / "photos"))
+    source = tmp_path / "source.npz"
+    source.write_bytes(b"x")
+    with pytest.raises(InputError, match="is the source itself"):
+        check_output(source, "plot", (source,))
+    with pytest.raises(InputError, match="is a folder"):
+        check_output(tmp_path / "photos", "plot")
+    (tmp_path / "link.png").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="there already"):
+        check_output(tmp_path / "link.png", "plot")
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "kept").write_text("")
+    with locked(run, "me"):
+        pass
+    with pytest.raises(InputError, match="what is its own"):
+        check_output(run / "deep" / "new.parquet", "plot")
+    check_output(run / "new.parquet", "plot", belongs_to=run)
+    check_output(tmp_path / "new.png", "plot", (source, tmp_path / "photos"))
+
+
+def test_what_someone_makes_meanwhile_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="meanwhile"), output_path(tmp_path / "a.html", "page") as temporary:
+        temporary.write_text("<p>ours")
+        (tmp_path / "a.html").write_text("theirs")
+    assert (tmp_path / "a.html").read_text() == "theirs"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
+
+
+def test_temporary_files_are_new_and_not_to_be_foreseen(tmp_path: Path) -> None:
+    names = set()
+    old = os.umask(0o022)
+    try:
+        for _ in range(3):
+            with atomic_path(tmp_path / "file") as temporary:
+                names.add(temporary.name)
+                assert temporary.is_file() and temporary.name.endswith(TEMPORARY)
+                temporary.write_text("x")
+    finally:
+        os.umask(old)
+    assert len(names) == 3
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o644
+    (tmp_path / "elsewhere").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with atomic_path(tmp_path / "link") as temporary:
+        temporary.write_text("ours")
+    assert (tmp_path / "elsewhere").read_text() == "mine"
+    with atomic_path(tmp_path / ("ü" * 127)) as temporary:  # 254 bytes
+        temporary.write_text("long")
+
+
+def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="full") as caught, atomic_path(tmp_path / "big.npz"):
+        raise OSError(28, "full")
+    assert caught.value.filename == str(tmp_path / "big.npz")
+
+
+def test_a_folder_that_was_made_for_nothing_goes_again(tmp_path: Path) -> None:
+    with pytest.raises(InputError), locked(tmp_path / "run", "me"):
+        raise InputError("refused")
+    assert not (tmp_path / "run").exists()
+
+
+def test_checksums_of_tables_do_not_depend_on_how_they_are_stored() -> None:
+    table = pa.table({"id": ["a", None, "ccc"], "n": pa.array([1, 2, None]), "b": [b"x", b"", None], "t": [True] * 3})
+    parts = pa.concat_tables([table.slice(0, 1), table.slice(1)])
+    assert table_checksum(parts) == table_checksum(table)
+    for other in (
+        table.set_column(0, "id", pa.array(["a", "", "ccc"])),
+        table.set_column(0, "id", pa.array(["ac", None, "cc"])),
+        table.rename_columns(["i", "n", "b", "t"]),
+        table.set_column(1, "n", pa.array([1, 2, 0])),
+        table.take([1, 0, 2]),
+    ):
+        assert table_checksum(other) != table_checksum(table)
+    kept = with_checksum(with_metadata(table, {"k": 3}))
+    assert is_as_written(kept) and is_as_written(table) is None
+    assert not is_as_written(with_metadata(kept, {"k": 4, "checksum": "0"}))
+    assert with_checksum(kept).schema.metadata == kept.schema.metadata
+
+
+def test_estimate_k_never_draws_over_a_photo(npz, tmp_path: Path) -> None:
+    source, photo = npz(), tmp_path / "photo.png"
+    photo.write_bytes(image_bytes(3))
+    assert "photo.png is there already" in fails("estimate-k", source, "--plot", photo)
+    assert photo.read_bytes() == image_bytes(3)
