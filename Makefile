@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test test-clients lint format bench clean
+.PHONY: help setup demo test test-clients torture lint format bench clean
 
 help:           ## Show the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -30,6 +30,12 @@ test-clients: setup .venv-clients/fiftyone/.ready .venv-clients/label-studio/.re
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --requirement $<
 	@touch $@
+
+# Not part of `make test`, which does a few of these trials: minutes of hostile sources, damage, kills and pairs.
+MINUTES ?= 10
+SEED ?= 0
+torture: setup  ## The standing trial of robustness, for MINUTES=10 from SEED=0.
+	$(BIN)/python -m tests.torture --minutes $(MINUTES) --seed $(SEED)
 
 lint: setup     ## ruff, mypy and the layers of the rooms only.
 	$(BIN)/ruff check src tests benchmarks

@@ -1,0 +1,154 @@
+"""Kill a command at any moment, once or several times; then the same command gives what an undisturbed one gives."""
+
+from __future__ import annotations
+
+import random
+import signal
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from .commands import Kill, run
+from .problems import PHOTOS, RUN, STEPS, World
+from .promise import (
+    LOST,
+    OTHER,
+    Labels,
+    broken,
+    check_end,
+    check_kept,
+    check_same,
+    check_untouched,
+    labels_of,
+    snapshot,
+)
+
+SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+ENDINGS = {signal.SIGKILL: (-9,), signal.SIGTERM: (143, -15), signal.SIGINT: (130, -2)}
+LEFTOVERS = (".tmp", "-new.parquet")
+
+
+def draw_kill(random: random.Random, events: int, seconds: float) -> Kill:
+    """A kill within a command of so many file events that takes about so long; tiny delays are as likely as long."""
+    number = random.choice(SIGNALS)
+    if random.random() < 0.7:
+        return Kill(number, event=random.randrange(1, events + 1))
+    return Kill(number, seconds=seconds * 10 ** random.uniform(-3.5, 0.1))
+
+
+def trial(random: random.Random, folder: Path, world: World) -> int:
+    """One command, killed up to eight times; returns the number of kills."""
+    problem = world.draw(random)
+    command = random.choices(
+        ("begin", "update", "predict", "export", "report"), (3, 8, 1, 1.5, 1) if problem != PHOTOS else (0, 1, 1, 1, 1)
+    )[0]
+    before = random.choice(((), ("a",))) if command != "begin" else ()
+    step = "b" if before else random.choice(STEPS)
+    world.copy(folder, problem, before, begun=command != "begin")
+    arguments, made = _arguments(world, problem, command, step)
+    own = tuple(folder / name for name in {RUN, made})
+    users = snapshot(folder, own)
+    old = world.labels(problem, before) if command != "begin" else {}
+    # A reference is made before the kills, so that the time of a trial is the time of the kills.
+    wanted = world.labels(problem, (*before, step) if command == "update" else before)
+    reference = _reference(world, problem, before, command, arguments, made, folder.parent)
+    real = random.random() < 0.02
+    kills = 0
+    for _ in range(random.randint(1, 8)):
+        kill = draw_kill(random, reference.events, 8.0 if real else reference.seconds)
+        kill = Kill(kill.signal, seconds=kill.seconds or random.uniform(0, 8)) if real else kill
+        done = run(*arguments, cwd=folder, kill=kill, real=real)
+        check_end(done, allowed=(0, 2, *ENDINGS[signal.Signals(kill.signal)]))
+        kills += done.killed
+        story = f"{done.command} after {kill}"
+        after = snapshot(folder, own)
+        if kill.signal == signal.SIGKILL:  # nobody can clean up then; the same command, later, can
+            after = {name: what for name, what in after.items() if name in users or ".tmp" not in name}
+        check_untouched(users, after, story)
+        _check_half_way(folder / RUN, old, wanted, story)
+        if not done.killed:
+            break
+    done = run(*arguments, cwd=folder)
+    if not (command == "export" and done.code == 2 and "is there already" in done.err):  # the killed one had finished
+        check_end(done, allowed=(0,))
+    story = f"{done.command} again after a kill"
+    check_untouched(users, snapshot(folder, own), story)
+    check_same(wanted, labels_of(folder / RUN), story)
+    _check_output(folder, reference.output, command, made, story)
+    if left := sorted(str(path) for path in (folder / RUN).rglob("*") if path.name.endswith(LEFTOVERS)):
+        broken(OTHER, f"{story} left temporary files: {[Path(name).name for name in left]}")
+    check_end(run("report", RUN, *_features(world, problem), "--json", cwd=folder), allowed=(0,))
+    return kills
+
+
+class _Reference:
+    """What an undisturbed command leaves, how long it takes and how many file events it has."""
+
+    def __init__(self, events: int, seconds: float, output: object) -> None:
+        self.events, self.seconds, self.output = events, seconds, output
+
+
+_kept: dict[tuple[str, ...], _Reference] = {}
+
+
+def _reference(
+    world: World, problem: str, before: tuple[str, ...], command: str, arguments: tuple[str, ...], made: str, at: Path
+) -> _Reference:
+    key = (problem, *before, "then", *arguments)
+    if key not in _kept:
+        for name in ("counted", "timed"):
+            world.copy(at / name, problem, before, begun=command != "begin")
+        events = world.events((key[0], *arguments), at / "counted")
+        done = check_end(run(*arguments, cwd=at / "timed"), allowed=(0,))
+        _kept[key] = _Reference(events, done.seconds, _output(at / "timed", command, made))
+    return _kept[key]
+
+
+def _arguments(world: World, problem: str, command: str, step: str) -> tuple[tuple[str, ...], str]:
+    """Arguments of the command, and what it makes beside the run."""
+    if command == "begin":
+        return world.start(problem), RUN
+    if command == "update":
+        return world.update(problem, step), RUN
+    if command == "predict":
+        return (
+            "predict",
+            RUN,
+            step if problem == PHOTOS else f"{step}.npz",
+            "--out",
+            "p.parquet",
+            "--json",
+        ), "p.parquet"
+    if command == "export":
+        return ("export", RUN, "--format", "csv", "--out", "labels.csv", "--json"), "labels.csv"
+    return ("report", RUN, *_features(world, problem), "--json"), RUN
+
+
+def _features(world: World, problem: str) -> tuple[str, ...]:
+    return ("--source", "base.npz") if world.start(problem)[0] == "train" else ()
+
+
+def _output(folder: Path, command: str, made: str) -> object:
+    if command == "predict":
+        return labels_of(folder, made)
+    return (folder / made).read_text() if command == "export" else None
+
+
+def _check_output(folder: Path, wanted: object, command: str, made: str, story: str) -> None:
+    if command in ("predict", "export") and _output(folder, command, made) != wanted:
+        broken(LOST, f"{story}: {made} is not what an undisturbed command writes")
+
+
+def _check_half_way(run: Path, old: Labels, wanted: Labels, story: str) -> None:
+    """Right after a kill a run has all of the old items, and of the new ones all or none."""
+    if not (run / "assignments.parquet").exists():
+        if old:
+            broken(LOST, f"{story}: assignments.parquet is gone")
+        return
+    try:
+        now = labels_of(run)
+    except (OSError, pq.lib.ArrowInvalid) as error:
+        broken(LOST, f"{story}: assignments.parquet can't be read ({error})")
+    check_kept(old, now, story)
+    if set(now) not in (set(old), set(wanted)):
+        broken(LOST, f"{story}: {len(now)} items, neither the {len(old)} before nor the {len(wanted)} after")
