@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -149,7 +150,7 @@ def check_unique(ids: pa.StringArray, owner: str | Path) -> None:
     """Refuse duplicate ids, naming one of them."""
     if ids.null_count:
         raise InputError(f"{owner} has {ids.null_count} items without an id; give each item one.")
-    if pc.count_distinct(ids).as_py() == len(ids):
+    if _surely_unique(ids) or pc.count_distinct(ids).as_py() == len(ids):
         return
     counts = pc.value_counts(ids)
     twice = counts.filter(pc.greater(counts.field("counts"), 1))
@@ -157,6 +158,13 @@ def check_unique(ids: pa.StringArray, owner: str | Path) -> None:
     raise InputError(
         f"{owner} has duplicate ids ({len(twice)} of them, for example '{example}'); make every id unique."
     )
+
+
+def _surely_unique(ids: pa.StringArray) -> bool:
+    """Whether even the hashes of the ids differ. Sorting numbers takes seconds where counting strings takes minutes."""
+    values = chain.from_iterable(ids.slice(start, 65536).to_pylist() for start in range(0, len(ids), 65536))
+    hashes = np.sort(np.fromiter(map(hash, values), np.int64, len(ids)))
+    return bool((hashes[1:] != hashes[:-1]).all())
 
 
 def positions(ids: pa.StringArray, among: pa.StringArray, where: str | Path, cure: str) -> NDArray[np.int64]:

@@ -38,7 +38,7 @@ def content_ids(items: Items) -> pa.StringArray:
     """
     digests = _all_digests(items)[:, :ID_BYTES]
     ids = _hexadecimal(digests)
-    earlier = _earlier_copies(np.ascontiguousarray(digests).view(">u8").ravel())
+    earlier = _earlier_copies(np.ascontiguousarray(digests).view(np.uint64).ravel())
     is_copy = pa.array(earlier > 0)
     numbers = pa.array(earlier[earlier > 0] + 1).cast(pa.string())
     if not len(numbers):
@@ -68,21 +68,21 @@ def _all_digests(items: Items) -> NDArray[np.uint8]:
 
 def _earlier_copies(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Of each key (N,), how many of those before it are the same."""
-    places = np.arange(len(keys))
-    order = np.argsort(keys, kind="stable")
-    is_first = np.append(True, keys[order][1:] != keys[order][:-1])[: len(keys)]
-    first = np.maximum.accumulate(np.where(is_first, places, 0))
-    earlier = np.empty(len(keys), dtype=np.int64)
-    earlier[order] = places - first
+    ordered = np.sort(keys)
+    several = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    earlier = np.zeros(len(keys), dtype=np.int64)
+    rows = (
+        np.flatnonzero(np.isin(keys, several)) if len(several) else np.empty(0, np.int64)
+    )  # most often there are none
+    rows = rows[np.argsort(keys[rows], kind="stable")]
+    places = np.arange(len(rows))
+    is_first = np.diff(keys[rows], prepend=~keys[rows[:1]]) != 0
+    earlier[rows] = places - np.maximum.accumulate(np.where(is_first, places, 0))
     return earlier
-
-
-_DIGITS = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), dtype=np.uint8).reshape(256, 2)
 
 
 def _hexadecimal(digests: NDArray[np.uint8]) -> pa.StringArray:
     """Bytes (N, B) as N strings of 2 B digits, without a loop over rows."""
-    text, size = _DIGITS[digests].reshape(-1), 2 * digests.shape[1]
-    offsets = np.arange(len(digests) + 1, dtype=np.int64) * size
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+    offsets = np.arange(len(digests) + 1, dtype=np.int64) * (2 * digests.shape[1])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(digests.tobytes().hex().encode())]
     return pa.Array.from_buffers(pa.large_string(), len(digests), buffers).cast(pa.string())

@@ -328,9 +328,12 @@ def _assemble(
     *,
     known: list[str] | None = None,
 ) -> Source:
-    check_unique(ids, owner)
     known, y, coded = encode_labels(ids, labels, truth, known)
-    return Source(Collection(ids, items, y, tuple(known)), coded)
+    try:
+        return Source(Collection(ids, items, y, tuple(known)), coded)
+    except InputError:
+        check_unique(ids, owner)  # if that is what is wrong, the sentence names the file
+        raise
 
 
 def encode_labels(
