@@ -473,3 +473,46 @@ def test_names_that_are_not_utf8_can_be_printed() -> None:
     assert done.code == 2, done.err
     assert "is not there" in done.json["error"]
     assert run_cli("inspect", "café", "--json", PYTHONIOENCODING="ascii").json["error"].startswith("café is not there")
+
+
+# ---------------------------------------------------------------- what is no file, no text or no column
+
+
+@pytest.mark.parametrize("name", ["pipe.csv", "pipe.parquet", "pipe.npz", "pipe"])
+def test_a_pipe_is_refused_and_never_waited_for(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    assert f"{name} is a pipe, a socket or a device" in fails("inspect", tmp_path / name)
+    assert "is a pipe, a socket or a device" in fails("inspect", "/dev/null")
+
+
+def test_a_pipe_that_a_manifest_points_at(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.png")
+    (tmp_path / "m.csv").write_text("path,label\na.png,cat\n")
+    assert "names 1 files that are not there (for example 'a.png')" in fails("inspect", tmp_path / "m.csv")
+
+
+def test_names_that_are_no_unicode(npz: Npz, tmp_path: Path) -> None:
+    ids = np.array([f"v{i}" for i in range(40)])
+    ids[7] = "\udce9"
+    assert "source.npz has an id that is not UTF-8 ('\\udce9'); correct it." in fails("inspect", npz(ids=ids))
+    names = np.array(["cat", "d\ud800g", "x"])
+    assert "source.npz has a class name that is not UTF-8" in fails("inspect", npz(class_names=names))
+    info = '{"info": {"features": {"label": {"names": ["cat", "\\ud800"], "_type": "ClassLabel"}}}}'
+    table = pa.table({"text": ["a", "b"], "label": [0, -1]}).replace_schema_metadata({"huggingface": info})
+    pq.write_table(table, tmp_path / "t.parquet")
+    assert "t.parquet has a class name that is not UTF-8" in fails("inspect", tmp_path / "t.parquet")
+
+
+def test_a_hugging_face_file_without_the_column_of_its_labels(tmp_path: Path) -> None:
+    info = '{"info": {"features": {"kind": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}}'
+    table = pa.table({"text": ["a", "b"]}).replace_schema_metadata({"huggingface": info})
+    pq.write_table(table, tmp_path / "t.parquet")
+    assert "No item is labelled in" in fails("inspect", tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("label", [2**63 - 1, 2**64 - 1])
+def test_numbers_of_classes_that_are_too_large(tmp_path: Path, label: int) -> None:
+    info = '{"info": {"features": {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}}'
+    table = pa.table({"text": ["a", "b"], "label": pa.array([label, 0], pa.uint64())})
+    pq.write_table(table.replace_schema_metadata({"huggingface": info}), tmp_path / "t.parquet")
+    assert f"t.parquet has the label {label}, but only 2 class names" in fails("inspect", tmp_path / "t.parquet")

@@ -13,6 +13,8 @@ from sklearn.exceptions import DataConversionWarning
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import UNLABELLED
 
+EXACT = 2**53  # beyond it a float stands for several whole numbers
+
 # Kinds of labels that a file can hold as text, and how they are read again.
 KINDS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str, "bool": lambda text: text == "True"}
 
@@ -56,7 +58,7 @@ def _one_column(y: ArrayLike | None, n: int) -> NDArray[Any]:
     if hasattr(y, "dtype") or hasattr(y, "__array__"):
         values = np.asarray(y)
     else:
-        listed = list(y)  # type: ignore[arg-type]
+        listed = [value.item() if isinstance(value, np.number) else value for value in y]  # type: ignore[union-attr]
         values = np.empty(len(listed), dtype=object)
         values[:] = listed
         values = np.asarray(listed) if _are_numbers(listed) else values
@@ -71,9 +73,13 @@ def _one_column(y: ArrayLike | None, n: int) -> NDArray[Any]:
 
 
 def _are_numbers(values: list[Any]) -> bool:
-    """Whether all are plain numbers: of others NumPy would make strings, or tables of tuples."""
+    """Whether all are plain numbers: of others NumPy would make strings, or tables of tuples.
+
+    Nor may whole ones be large: NumPy would make floats of them, and so one class of two.
+    """
     return bool(values) and all(
-        isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in values
+        abs(value) <= EXACT if isinstance(value, int) and not isinstance(value, bool) else isinstance(value, float)
+        for value in values
     )
 
 
@@ -86,6 +92,10 @@ def _numbers(values: NDArray[Any], unlabelled: Hashable | None) -> tuple[NDArray
         held = values[~missing]
         if not np.array_equal(held, np.floor(held)):
             raise InputError("Unknown label type: continuous. Numbers that are labels are whole.")
+        if len(held) and np.abs(held).max() > EXACT:
+            raise InputError(
+                f"y holds {np.abs(held).max():.0f} as a float, which may be several numbers; give integers."
+            )
     else:
         missing = np.zeros(len(values), dtype=np.bool_)
     if unlabelled is not None:
@@ -134,7 +144,11 @@ def with_novel_labels(classes: Sequence[Any], n_old: int, k: int) -> list[Any]:
 def as_array(classes: Sequence[Any]) -> NDArray[Any]:
     """Labels as an array: of numbers or of strings where all are, else of objects."""
     kinds = {type(value) for value in classes}
-    if kinds in ({int}, {str}, {bool}):
+    if kinds == {int}:  # left alone, NumPy makes floats of those beyond 2⁶³, and so one class of two
+        for form in (np.int64, np.uint64):
+            if np.iinfo(form).min <= min(classes) and max(classes) <= np.iinfo(form).max:
+                return np.array(classes, dtype=form)
+    if kinds in ({str}, {bool}):
         return np.array(classes)
     array = np.empty(len(classes), dtype=object)
     array[:] = list(classes)

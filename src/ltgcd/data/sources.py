@@ -195,8 +195,9 @@ def _read_directory(folder: Path, notify: Notify) -> Source:
 def _read_folder(folder: Path, notify: Notify) -> Source:
     paths, notes = find_images(folder)
     if not paths:
-        why = "".join(f" ({note.partition(': ')[2].rstrip('.')})" for note in notes)
-        raise InputError(f"{folder} holds no images{why}; put images there, in sub-folders named after their classes.")
+        if notes:
+            raise InputError(f"{folder} holds no image that can be read: {notes[0].removeprefix(f'{folder}: ')}")
+        raise InputError(f"{folder} holds no images; put images there, in sub-folders named after their classes.")
     for note in notes:
         notify(note)
     try:
