@@ -272,6 +272,7 @@ def opened(source: Path) -> FeatureStore | None:
 def shown_items(folder: Path) -> Collection | None:
     """The images or texts behind a folder of features, without labels; None for vectors, or if they can't be found."""
     try:
-        return read_manifest(folder / ITEMS_FILE, check_files=False).collection
+        # What was to say about the items was said when they were embedded.
+        return read_manifest(folder / ITEMS_FILE, lambda _sentence: None, check_files=False).collection
     except InputError:  # moved or deleted: the features are whole without them
         return None
