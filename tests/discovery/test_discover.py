@@ -157,3 +157,19 @@ def test_an_impossible_number_of_classes_is_a_sentence() -> None:
     for k in (3, len(x) + 1):
         with pytest.raises(InputError, match="is impossible"):
             discover(Task(x, y, 4), configure(k=k))
+
+
+def test_a_novel_category_never_has_the_name_of_a_known_class() -> None:
+    """An export that was labelled and read again has known classes called "novel-001"."""
+    from ltgcd.discovery.assignments import names_of_classes
+
+    known = ("cat", "novel-001", "novel-003")
+    assert names_of_classes(6, known) == [*known, "novel-002", "novel-004", "novel-005"]
+    # A class that a person names later takes no name from those that are there, and later ones leave its name out.
+    named = {5: "novel-006"}
+    assert names_of_classes(9, known, named) == [
+        *known, "novel-002", "novel-004", "novel-006", "novel-007", "novel-008", "novel-009",
+    ]  # fmt: skip
+    for k in range(1, 9):
+        assert names_of_classes(k, known, named) == names_of_classes(9, known, named)[:k]
+    assert names_of_classes(5, ("a", "b"), {3: "77"}) == ["a", "b", "novel-001", "77", "novel-003"]

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from ltgcd.bench.tables import Cell, Runs
 from ltgcd.common.errors import InputError
-from ltgcd.run.directory import versions
+from ltgcd.run.files import versions
 
 
 def read_records(folder: Path) -> dict[str, dict[str, Any]]:

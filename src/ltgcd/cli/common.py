@@ -96,7 +96,7 @@ def _give_up_stdout() -> None:
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):  # no real file
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
 
 
 def _refused(error: OSError) -> str:

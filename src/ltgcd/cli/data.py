@@ -127,7 +127,7 @@ def embed(
         from ltgcd.features.backbones import check_backbone, default_backbone, load_backbone
         from ltgcd.features.embed import embed as run
 
-        read = read_source(source, labels)
+        read = read_source(source, labels, notify=status)
         items = read.collection.items
         name = backbone or default_backbone(items.kind)
         check_backbone(name, items.kind, views)

@@ -59,7 +59,7 @@ def discover(
         from ltgcd.features.cache import opened
         from ltgcd.run.discover import Embedding, discover_source
 
-        read = read_source(source, labels)
+        read = read_source(source, labels, notify=status)
         read.collection.require_partial_labels(source)
         return discover_source(
             read,
@@ -116,7 +116,7 @@ def predict(
         path = out or held.predictions
         return predict_source(
             held,
-            read_source(source),
+            read_source(source, notify=status),
             path,
             store=opened(source),
             weights=weights,
@@ -146,7 +146,8 @@ def update(
 ) -> None:
     """Add new items to a finished run. Old items keep their ids and labels; new categories come after the old ones.
 
-    Items that the run has already are left as they are. Stop it at any time; the same command goes on.
+    Items that the run has already, with the same content, are left as they are; other content under an id that the run
+    has is added under a new id. Stop it at any time; the same command goes on.
 
     \b
     Examples:
@@ -163,12 +164,14 @@ def update(
         from ltgcd.run.update import update_run
 
         trust_backbone(backbone)
-        held, read = Run.open(run), read_source(new, labels)
+        held, read = Run.open(run), read_source(new, labels, notify=status)
         return update_run(held, read, base=source, store=opened(new), weights=weights, notify=status)
 
     def show(result: dict[str, Any]) -> None:
         counts = ", ".join(f"{result[name]:,} {name}" for name in ("known", "novel", "unsure"))
         print(f"Items: {result['n_added']:,} added ({counts}), {result['n_present']:,} were there already.")
+        for note in result["notes"]:
+            print(note)
         print_left_out(result["skipped"])
         print(f"Categories: {result['added']} added, {result['grown']} grown, {result['unchanged']} unchanged.")
         for row in result["categories_added"]:

@@ -88,7 +88,7 @@ def estimate_k(
 
         # What can't be drawn is refused before the work.
         draw = None if plot is None else k_plotter(plot, (source, labels))
-        read = read_source(source, labels)
+        read = read_source(source, labels, notify=status)
         read.collection.require_partial_labels(source)
         result = estimate_source(read, method, seed, k_max, labels_from)
         if draw is None:
@@ -186,7 +186,7 @@ def train(
                 raise InputError(f"--set takes NAME=VALUE, not '{setting}'.")
             changes[name.strip()] = value.strip()
         trust_backbone(backbone)
-        read, store = read_source(source, labels), opened(source)
+        read, store = read_source(source, labels, notify=status), opened(source)
         read.collection.require_partial_labels(source)
         config = configure(
             method,

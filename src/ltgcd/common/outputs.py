@@ -77,9 +77,12 @@ def _kept_folder(path: Path) -> Path | None:
 
 
 @contextmanager
-def output_path(path: Path, made_by: str) -> Iterator[Path]:
-    """Give a temporary path; what is written there is sealed and put in place, if there is still nothing foreign."""
-    with atomic_path(path, replaces=lambda: is_sealed(path, made_by)) as temporary:
+def output_path(path: Path, made_by: str, *, is_own: bool = False) -> Iterator[Path]:
+    """Give a temporary path; what is written there is sealed and put in place, if there is still nothing foreign.
+
+    A file that is ltgcd's own, in a folder of its own (`is_own`), gives way also if it is damaged.
+    """
+    with atomic_path(path, replaces=lambda: is_own or is_sealed(path, made_by)) as temporary:
         yield temporary
         temporary.write_bytes(sealed(temporary.read_bytes(), made_by))
 

@@ -14,9 +14,34 @@ from ltgcd.data.collection import UNLABELLED
 ASSIGNMENT_COLUMNS = ("id", "label", "name", "status", "confidence")
 
 
+def names_of_classes(k: int, class_names: tuple[str, ...], named: dict[int, str] | None = None) -> list[str]:
+    """Names of `k` classes: those of the known ones, then ``novel-001`` and so on; a name that is taken is left out.
+
+    A label that was read from an export may be called "novel-001", and is then a known class. Names stay what they are
+    when classes are added: nobody gives a later class the name of an earlier one.
+
+    Parameters
+    ----------
+    k : int
+        Number of classes.
+    class_names : tuple of str
+        Names of the classes that were known in training, the first labels.
+    named : dict, optional
+        Names that people gave to later classes, by label.
+    """
+    named = named or {}
+    names, taken, number = list(class_names[:k]), {*class_names, *named.values()}, 0
+    for label in range(len(class_names), k):
+        number += 1
+        while label not in named and f"novel-{number:03d}" in taken:
+            number += 1
+        names.append(named.get(label) or f"novel-{number:03d}")
+    return names
+
+
 def class_name(label: int, class_names: tuple[str, ...]) -> str:
     """Name of a class: its own if it is known, else ``novel-001`` and so on."""
-    return class_names[label] if label < len(class_names) else f"novel-{label - len(class_names) + 1:03d}"
+    return names_of_classes(label + 1, class_names)[label]
 
 
 def core(labels: NDArray[np.int64], sure: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -60,7 +85,7 @@ def assignments_table(
         Names of classes that people named after training, by label: they are known, whatever their number.
     """
     named = named or {}
-    names = [named.get(label) or class_name(label, class_names) for label in range(int(labels.max(initial=0)) + 1)]
+    names = names_of_classes(int(labels.max(initial=0)) + 1, class_names, named)
     status = np.where((labels < len(class_names)) | np.isin(labels, list(named)), "known", "novel")
     if unsure is not None:
         status = np.where(unsure, "unsure", status)

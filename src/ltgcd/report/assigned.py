@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import UNLABELLED, Collection, positions
-from ltgcd.discovery.assignments import class_name, core
+from ltgcd.discovery.assignments import core, names_of_classes
 
 STATUSES = ("known", "novel", "unsure")
 KNOWN, NOVEL, UNSURE = range(3)
@@ -71,7 +71,8 @@ def align(collection: Collection, assignments: pa.Table) -> Assigned:
     confidence = np.asarray(assignments.column("confidence").to_numpy(), dtype=np.float32)[order]
     labels, category = np.unique(label, return_inverse=True)
     kinds = (labels >= collection.n_old).astype(np.int64)
-    names = [class_name(int(value), collection.class_names) for value in labels]
+    all_names = names_of_classes(int(labels.max(initial=0)) + 1, collection.class_names)
+    names = [all_names[value] for value in labels]
     # The name of a category is that of any sure member; an unsure item's own may be that of the bin.
     sure = np.flatnonzero(codes != UNSURE)
     first, at = np.unique(category[sure], return_index=True)

@@ -17,12 +17,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
-import json
-import platform
 import shutil
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,15 +26,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-import tomli_w
 import torch
 from numpy.typing import NDArray
 
+from ltgcd.common.checksums import CHECKSUM, checked_object, unchecked_object, write_table
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import (
     LOCK,
-    atomic_path,
+    TEMPORARY,
     checksum_rows,
     locked,
     read_json,
@@ -47,8 +41,9 @@ from ltgcd.common.files import (
     with_metadata,
     write_json,
 )
+from ltgcd.common.outputs import is_sealed, output_path
 from ltgcd.data.collection import Collection, Source, Truth, check_unique
-from ltgcd.data.items import Items, Kind, Vectors
+from ltgcd.data.items import Kind
 from ltgcd.data.labels import strings
 from ltgcd.data.npz import read_npz, write_npz
 from ltgcd.data.parquet import parquet_file, read_parquet
@@ -56,12 +51,33 @@ from ltgcd.data.sources import encode_labels, labels_table, stored_labels
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
 from ltgcd.features.cache import is_feature_folder
 from ltgcd.report.layout import Places
-from ltgcd.run.items import Features, add_items, read_features, read_items, read_kind, write_features, write_items
+from ltgcd.run.files import (
+    DAMAGED,
+    check_table,
+    features_checksum,
+    read_lines,
+    read_table,
+    read_toml,
+    versions,
+    write_lines,
+    write_toml,
+)
+from ltgcd.run.items import (
+    Features,
+    add_items,
+    read_digests,
+    read_features,
+    read_items,
+    read_kind,
+    write_features,
+    write_items,
+)
 from ltgcd.training.checkpoints import Checkpoints, read_tensors, write_tensors
 
 FORMAT = 2  # of the run directory; raised when older ones can no longer be read
 METRICS = "metrics.jsonl"
-_DAMAGED = "is damaged; restore it, or start the run again in a new folder"
+PAGE = "report"  # what the page is sealed as, see `ltgcd.common.outputs`
+LATER = "given_later"  # column of the labels: what a person said of an item after the run was trained
 
 
 class RunLabels(NamedTuple):
@@ -116,7 +132,7 @@ class Run:
         if not folder.is_dir() or self._config.is_file():
             return
         if not all(
-            path.name == LOCK or path.name.endswith(".tmp") or self._is_leftover(path) or is_feature_folder(path)
+            path.name == LOCK or path.name.endswith(TEMPORARY) or self._is_leftover(path) or is_feature_folder(path)
             for path in folder.iterdir()
         ):
             raise InputError(f"{folder} is not empty and holds no run of ltgcd; give a new folder with --out.")
@@ -126,13 +142,33 @@ class Run:
         if path.name != self._labels.name:
             return False
         schema = parquet_file(path).schema_arrow
-        return set(read_metadata(schema)) == {"class_names"} and set(schema.names) <= {"id", "label", "y_true"}
+        return set(read_metadata(schema)) - {CHECKSUM} == {"class_names"} and set(schema.names) <= {
+            "id",
+            "label",
+            "y_true",
+        }
 
     @contextmanager
     def lock(self, what: str) -> Iterator[None]:
-        """Keep every other process from writing to the run; a second one is told who does."""
+        """Keep every other process from writing to the run; a second one is told who does.
+
+        Whoever has the lock first removes what killed processes left half written.
+        """
         with locked(self.folder, what):
+            self.sweep()
             yield
+
+    def sweep(self) -> None:
+        """Remove what killed processes left. Only for who has the lock."""
+        for path in self.leftovers():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def leftovers(self) -> list[Path]:
+        """Temporary files and, of a finished run, the checkpoints of its rehearsals."""
+        own = (self.folder, self._updates, self._checkpoints)  # embed has a lock of its own, and sweeps
+        found = [path for folder in own for path in folder.glob(f".*{TEMPORARY}")]
+        found += [path for part in ("[0-9]*", "rehearsal-*") for path in self.folder.glob(f"*/{part}/.*{TEMPORARY}")]
+        return found + (list(self._checkpoints.glob("rehearsal-*")) if self.finished else [])
 
     def begin(self, config: dict[str, Any], source: Source) -> None:
         """Make the run directory, or go on with it if it holds the very same run.
@@ -149,9 +185,9 @@ class Run:
                 raise InputError(f"{self} holds another run; give a new folder with --out, or remove this one.")
             return
         self.check_free()
-        _write_table(self._labels, table)
+        write_table(self._labels, table)
         # The configuration is written last: a folder with one is a run.
-        _write_toml(self._config, {"format": FORMAT, "run": decisive, "versions": versions()})
+        write_toml(self._config, {"format": FORMAT, "run": decisive, "versions": versions()})
 
     @property
     def begun(self) -> bool:
@@ -173,14 +209,14 @@ class Run:
         """What decides the result of the run."""
         if not self._config.is_file():
             raise InputError(f"{self} is not a run directory (no {self._config.name}); give the --out of a run.")
-        described = _read_toml(self._config)
+        described = read_toml(self._config)
         if described.get("format") != FORMAT:
             raise InputError(
                 f"{self} was made by another version of ltgcd, whose runs this one can't read; run it again in a new "
                 "folder."
             )
         if not isinstance(described.get("run"), dict):
-            raise InputError(f"{self._config} {_DAMAGED}.")
+            raise InputError(f"{self._config} {DAMAGED}.")
         config: dict[str, Any] = described["run"]
         return config
 
@@ -197,6 +233,7 @@ class Run:
         labels = stored_labels(table, "label", self._labels)
         if labels is None or "id" not in table.column_names:
             raise InputError(f"{self._labels} lacks the column 'id' or 'label'; restore it, or start the run again.")
+        check_table(table, self._labels)
         ids = strings(table.column("id"), "id", self._labels)
         truth = stored_labels(table, "y_true", self._labels)
         known, y, coded = encode_labels(ids, labels, truth, read_metadata(table.schema).get("class_names"))
@@ -210,12 +247,12 @@ class Run:
             return None
         estimate = read_json(self._estimate)
         if not isinstance(estimate, dict) or not isinstance(estimate.get("k"), int):
-            raise InputError(f"{self._estimate} {_DAMAGED}.")
-        return estimate
+            raise InputError(f"{self._estimate} {DAMAGED}.")
+        return unchecked_object(estimate, self._estimate)
 
     def write_estimate(self, estimate: dict[str, Any]) -> None:
         """Keep the estimate."""
-        write_json(self._estimate, estimate)
+        write_json(self._estimate, checked_object(estimate))
 
     # ------------------------------------------------------------ training
 
@@ -231,21 +268,14 @@ class Run:
     def record_epoch(self, line: dict[str, Any], name: str = METRICS) -> None:
         """Add the line of an epoch; one of the same or a later epoch, trained again, gives way."""
         kept = [old for old in self.epochs(name) if old["epoch"] < line["epoch"]]
-        with atomic_path(self.folder / name) as temporary:
-            temporary.write_text("".join(json.dumps(each) + "\n" for each in [*kept, line]), encoding="utf-8")
+        write_lines(self.folder / name, [*kept, line])
 
     def epochs(self, name: str = METRICS) -> list[dict[str, Any]]:
         """The lines that `record_epoch` wrote; none if there is no such file."""
-        path = self.folder / name
-        try:
-            lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-            if all(isinstance(line["epoch"], int) for line in lines):
-                return lines
-        except FileNotFoundError:
-            return []
-        except (ValueError, TypeError, KeyError):
-            pass
-        raise InputError(f"{path} {_DAMAGED}.")
+        lines = read_lines(self.folder / name)
+        if not all(isinstance(line.get("epoch"), int) for line in lines):
+            raise InputError(f"{self.folder / name} {DAMAGED}.")
+        return lines
 
     def draw_epoch(self, line: dict[str, Any]) -> None:
         """Add the numbers of an epoch's line to TensorBoard's files, where it is installed."""
@@ -264,13 +294,13 @@ class Run:
     def write_model(self, tensors: dict[str, torch.Tensor], description: dict[str, Any]) -> None:
         """Keep a classifier; its description comes last, so that a model with one is whole."""
         write_tensors(self._tensors, tensors, {})
-        _write_toml(self._model, description)
+        write_toml(self._model, description)
 
     def read_model(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Tensors and description of the classifier."""
         if not self._model.is_file():
             raise InputError(f"{self} holds no trained model; give the --out of a finished run of a trained method.")
-        description = _read_toml(self._model)
+        description = read_toml(self._model)
         return read_tensors(self._tensors)[0], description
 
     # ------------------------------------------------------------ every item's label
@@ -288,15 +318,26 @@ class Run:
             raise InputError(f"{path} has labels that are not class ids (0, 1, …) for every item; make the run again.")
         ids = strings(table.column("id"), "id", path)
         check_unique(ids, path)
+        check_table(table, path)
         return table.set_column(table.column_names.index("id"), "id", ids)
 
     def write_assignments(self, table: pa.Table) -> None:
         """Keep the labels of all items: from now on the run is finished."""
-        _write_table(self._assignments, table)
+        write_table(self._assignments, table)
 
     def assignments_note(self) -> dict[str, Any]:
         """What is noted beside the assignments: k, updates, names that people gave; empty before they are there."""
         return read_metadata(self.assignments().schema) if self.finished else {}
+
+    def class_count(self) -> int:
+        """Number of classes, empty ones included; a sentence where another tool rewrote the assignments."""
+        k = self.assignments_note().get("k")
+        if not isinstance(k, int):
+            raise InputError(
+                f"{self._assignments} was rewritten by another tool and no longer says how many classes and updates "
+                "the run has; restore it, or start the run again in a new folder."
+            )
+        return k
 
     # ------------------------------------------------------------ what is kept of the items
 
@@ -316,6 +357,10 @@ class Run:
     def items(self) -> Collection | None:
         """The images or texts of the run, without labels; None for embeddings, or if they can't be found."""
         return read_items(self._items)
+
+    def digests(self, ids: pa.StringArray) -> pa.StringArray | None:
+        """Digests of the content of some of the run's images or texts; None for embeddings, or if it keeps none."""
+        return read_digests(self._items, ids) if self._items.is_file() else None
 
     def write_items(self, collection: Collection) -> None:
         """Keep where the images of the run are, or what its texts say."""
@@ -345,13 +390,14 @@ class Run:
 
     def write_report(self, html: str) -> None:
         """Write the page."""
-        with atomic_path(self.report) as temporary:
+        with output_path(self.report, PAGE, is_own=True) as temporary:
             temporary.write_text(html, encoding="utf-8")
 
     @property
     def report_is_current(self) -> bool:
-        """Whether the page was drawn after the labels were written."""
-        return self.report.is_file() and self.report.stat().st_mtime >= self._assignments.stat().st_mtime
+        """Whether the page is whole, and was drawn after the labels were written."""
+        is_whole = is_sealed(self.report, PAGE)
+        return is_whole and self.report.stat().st_mtime >= self._assignments.stat().st_mtime
 
     # ------------------------------------------------------------ updates
 
@@ -372,7 +418,7 @@ class Run:
             write_tensors(path, {name: torch.from_numpy(array) for name, array in appended.items()}, {})
         else:
             path.unlink(missing_ok=True)
-        _write_table(self._update(number) / self._labels.name, labels)
+        write_table(self._update(number) / self._labels.name, labels)
 
     def read_update(self, number: int) -> dict[str, NDArray[Any]] | None:
         """Prototypes, prior and sizes of the classes that an update appended, or None."""
@@ -387,56 +433,42 @@ class Run:
 
     def settle_labels(self) -> None:
         """Bring the table of labels up to the assignments: the labels of an update are added after it counts."""
-        held, table = read_parquet(self._labels), self.assignments()
+        held, table = read_table(self._labels), self.assignments()
         if len(held) >= len(table):
             return
-        names = list(read_metadata(held.schema)["class_names"])
+        names = list(read_metadata(held.schema).get("class_names", []))
         parts = [held]
         for number in range(1, int(read_metadata(table.schema).get("updates", 0)) + 1):
-            part = read_parquet(self._update(number) / self._labels.name)
+            part = read_table(self._update(number) / self._labels.name)
             part = part.filter(pc.invert(pc.is_in(part.column("id"), held.column("id").combine_chunks())))
-            added = read_metadata(part.schema)["class_names"]
+            added = read_metadata(part.schema).get("class_names", [])
             names += [name for name in added if name not in names and _occurs(part, name)]
             parts.append(part)
         merged = pa.concat_tables([part.replace_schema_metadata(None) for part in parts], promote_options="default")
-        _write_table(self._labels, with_metadata(merged, {**read_metadata(held.schema), "class_names": names}))
+        write_table(self._labels, with_metadata(merged, {**read_metadata(held.schema), "class_names": names}))
 
+    def later_labels(self) -> pa.Table:
+        """Ids and labels of items that the run had already when they were labelled: for its next training."""
+        table = read_table(self._labels)
+        if LATER not in table.column_names:
+            return pa.table({"id": pa.array([], pa.string()), "label": pa.array([], pa.string())})
+        given = table.select(["id", LATER]).rename_columns(["id", "label"])
+        return given.filter(pc.is_valid(given.column("label"))).replace_schema_metadata(None)
 
-# ---------------------------------------------------------------- files
+    def keep_later_labels(self, ids: pa.StringArray, names: pa.StringArray) -> int:
+        """Keep labels of items that the run has; those that it was given before are no news. Give their number."""
+        table = read_table(self._labels)
+        own, later = table.column("label"), pa.nulls(len(table), pa.string())
+        if LATER in table.column_names:
+            later = table.column(LATER).combine_chunks()
+            table = table.drop_columns([LATER])
+        said = names.take(pc.index_in(table.column("id").combine_chunks(), ids))
+        is_news = pc.and_(pc.is_valid(said), pc.invert(pc.fill_null(pc.equal(said, pc.coalesce(later, own)), False)))
+        n = int(pc.sum(is_news).as_py() or 0)
+        if n:
+            write_table(self._labels, table.append_column(LATER, pc.if_else(is_news, said, later)))
+        return n
 
 
 def _occurs(part: pa.Table, name: str) -> bool:
     return bool(pc.any(pc.equal(part.column("label"), name)).as_py())
-
-
-def _write_table(path: Path, table: pa.Table) -> None:
-    with atomic_path(path) as temporary:
-        pq.write_table(table, temporary)
-
-
-def _write_toml(path: Path, value: dict[str, Any]) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_text(tomli_w.dumps(value), encoding="utf-8")
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} {_DAMAGED}.") from error
-
-
-def features_checksum(items: Items) -> str:
-    """SHA-256 of embeddings, as the float32 that every method works in; other items have none."""
-    if not isinstance(items, Vectors):
-        return ""
-    digest = hashlib.sha256(str(items.x.shape).encode())
-    for start in range(0, len(items), 4096):
-        digest.update(items.take(np.arange(start, min(start + 4096, len(items)))).tobytes())
-    return digest.hexdigest()
-
-
-def versions() -> dict[str, str]:
-    """Versions of what decides the figures."""
-    packages = ("ltgcd", "numpy", "scipy", "scikit-learn", "torch", "faiss-cpu")
-    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in packages}}

@@ -125,7 +125,7 @@ def summary(finished: Finished, n_old: int) -> dict[str, Any]:
     table, estimate, note = finished.table, finished.estimate, read_metadata(finished.table.schema)
     status = table.column("status")
     return {
-        "k": note["k"],
+        "k": finished.run.class_count(),
         "low": estimate["low"] if estimate else None,
         "high": estimate["high"] if estimate else None,
         "n_old": n_old,

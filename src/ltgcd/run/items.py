@@ -1,23 +1,26 @@
 """What a run keeps of its items, so that more can be added and the page drawn again without the source.
 
-Features as an ``.npz`` source; for images and texts a parquet manifest of where they are, or what they say. Neither
-tells a label. They may hold more items than the run, where an update was killed, so they are joined by id.
+Features as an ``.npz`` source; for images and texts a table of where they are, or what they say, with a digest of the
+content of each. Neither tells a label. They may hold more items than the run, where an update was killed, so they are
+joined by id. Paths are relative to the run's folder; the folder is noted, so that a run that was moved finds them too.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from ltgcd.common.checksums import write_table
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import atomic_path
+from ltgcd.common.files import read_metadata, with_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
+from ltgcd.data.content_ids import content_digests
 from ltgcd.data.images import image_ending
 from ltgcd.data.items import (
     ImageBytes,
@@ -28,9 +31,12 @@ from ltgcd.data.items import (
     Texts,
     Vectors,
     items_from_addresses,
+    relative_path,
 )
 from ltgcd.data.parquet import image_column, parquet_file, read_parquet
+from ltgcd.data.regular_files import is_regular
 from ltgcd.data.sources import read_source, write_embeddings, write_manifest
+from ltgcd.run.files import read_table
 
 # ---------------------------------------------------------------- features
 
@@ -66,11 +72,11 @@ def write_features(path: Path, ids: pa.StringArray, x: NDArray[np.floating]) -> 
 
 def write_items(path: Path, collection: Collection, images: Path) -> None:
     """Write where images are, or what texts say; images that are only in memory go to the parquet file `images`."""
-    _write_table(path, _manifest(path, _on_disk(collection, images)))
+    _write(path, _manifest(path, _on_disk(collection, images)))
 
 
 def read_kind(path: Path) -> Kind:
-    """What a manifest is one of; without one, the run is of embeddings."""
+    """What a table of items is one of; without one, the run is of embeddings."""
     if not path.is_file():
         return "vector"
     return "text" if "text" in parquet_file(path).schema_arrow.names else "image"
@@ -78,36 +84,82 @@ def read_kind(path: Path) -> Kind:
 
 def add_items(path: Path, ids: pa.StringArray, new: Collection, copies: Path) -> None:
     """Add images or texts to those of some ids; images that must be copied go to the folder `copies`."""
-    held = read_parquet(path)
+    held = read_table(path)
     held = held.filter(pc.is_in(held.column("id"), ids))
     if not isinstance(new.items, Texts):
-        paths = held.column("path").combine_chunks()
+        paths = _paths(path, held)
+        held = held.set_column(held.column_names.index("path"), "path", paths)
         new = _in_form_of(items_from_addresses(path.parent, paths), new, copies)
-    _write_table(path, pa.concat_tables([held, _manifest(path, new)]))
+    added = _manifest(path, new)
+    _write(path, pa.concat_tables([part.replace_schema_metadata(None) for part in (held, added)]))
 
 
 def read_items(path: Path) -> Collection | None:
-    """The images or texts of a manifest, without labels; None without one, or if they can't be found."""
-    try:
-        return read_source(path).collection
-    except InputError:  # files that were moved: the run is whole without them
+    """The images or texts of a run, without labels; None without a table of them, or if they can't be found at all.
+
+    An image file that is gone is still an item: its content is empty.
+    """
+    if not path.is_file():
         return None
+    table = read_table(path)
+    ids = table.column("id").combine_chunks()
+    unlabelled = np.full(len(ids), UNLABELLED, dtype=np.int64)
+    if "text" in table.column_names:
+        return Collection(ids, Texts(table.column("text").combine_chunks()), unlabelled, ())
+    try:
+        items = items_from_addresses(path.parent, _paths(path, table))
+    except InputError:  # a table of images that was moved: the run is whole without it
+        return None
+    if isinstance(items, ImageFiles) and len(gone_images(items)) == len(items):
+        return None
+    return Collection(ids, items, unlabelled, ())
+
+
+def read_digests(path: Path, ids: pa.StringArray) -> pa.StringArray | None:
+    """Digest of the content of some items, null where it is not known; None if the run keeps none."""
+    table = read_table(path)
+    if "digest" not in table.column_names:
+        return None
+    return table.column("digest").combine_chunks().take(pc.index_in(ids, table.column("id").combine_chunks()))
+
+
+def gone_images(items: ImageFiles) -> list[int]:
+    """Rows of the image files that are not there."""
+    return [row for row, path in enumerate(items.paths.to_pylist()) if not is_regular(items.root / path)]
 
 
 def _manifest(path: Path, collection: Collection) -> pa.Table:
-    """Columns ``id`` and ``text`` or ``path``, as seen from the folder of `path`."""
-    temporary = path.with_name(f"{path.stem}-new{path.suffix}")
-    write_manifest(temporary, Source(collection, None), {})
-    table = read_parquet(temporary)
-    temporary.unlink()
-    what = "text" if "text" in table.column_names else "path"
-    form = pa.large_string() if what == "text" else pa.string()
-    return pa.table({"id": table.column("id"), what: table.column(what).cast(form)})
+    """Columns ``id``, ``text`` or ``path`` (as seen from the folder of `path`) and ``digest``."""
+    items, columns = collection.items, {"id": collection.ids}
+    if isinstance(items, Texts):
+        columns["text"] = items.texts.cast(pa.large_string())
+    elif isinstance(items, ImageFiles):
+        prefix = relative_path(items.root, path.parent)
+        joined = pc.binary_join_element_wise(prefix, items.paths, "/")
+        columns["path"] = pc.if_else(pc.starts_with(items.paths, "/"), items.paths, joined)
+    else:
+        assert isinstance(items, ParquetImages)
+        columns["path"] = items.addresses(path.parent)
+    return pa.table({**columns, "digest": content_digests(items)})
 
 
-def _write_table(path: Path, table: pa.Table) -> None:
-    with atomic_path(path) as temporary:
-        pq.write_table(table, temporary)
+def _write(path: Path, table: pa.Table) -> None:
+    write_table(path, with_metadata(table, {"folder": str(path.parent.resolve())}))
+
+
+def _paths(path: Path, table: pa.Table) -> pa.StringArray:
+    """Paths from the run's folder; of a run that was moved, those that are not there from where it was before."""
+    paths, here = table.column("path").combine_chunks(), path.parent
+    before = Path(read_metadata(table.schema).get("folder", here))
+    if here.resolve() == before:
+        return paths
+
+    def found(name: str) -> str:
+        file = name.rpartition("#")[0] if ".parquet#" in name else name
+        was = os.path.normpath(before / file)  # its folder is gone, so that the system could not go up from there
+        return name if is_regular(here / file) or not is_regular(was) else was + name[len(file) :]
+
+    return pa.array([found(name) for name in paths.to_pylist()], pa.string())
 
 
 def _on_disk(collection: Collection, path: Path, column: str = "image") -> Collection:
@@ -117,7 +169,7 @@ def _on_disk(collection: Collection, path: Path, column: str = "image") -> Colle
     write_manifest(path, Source(collection, None), {})
     if column != "image":
         table = read_parquet(path)
-        _write_table(path, table.rename_columns([column if name == "image" else name for name in table.column_names]))
+        write_table(path, table.rename_columns([column if name == "image" else name for name in table.column_names]))
     return Collection(collection.ids, read_source(path).collection.items, collection.y, collection.class_names)
 
 

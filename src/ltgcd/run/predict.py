@@ -126,6 +126,8 @@ def load_run_model(run: Run, weights: Path | None = None) -> RunModel:
         raise InputError(f"{run}: {error}") from error
     noted = run.assignments_note()
     updates = int(noted.get("updates", 0))
+    if run.finished:
+        run.class_count()  # what another tool rewrote no longer says which updates there were
     for number in range(1, updates + 1):
         appended = run.read_update(number)
         if appended is not None:  # an update need not append a class

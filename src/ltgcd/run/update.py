@@ -4,6 +4,9 @@ An update first writes what is its own, then what the run keeps of its items, an
 updates: from that moment on the run has them. The table of labels and the page follow. Killed before, nothing has
 happened to the run; killed after, the same command writes what is missing. A second update waits for the first: a run
 has one lock.
+
+An item is its id and its content (`ltgcd.run.identity`): the same id with other content is another item, and gets an id
+of its own. Labels of items that the run has already change nothing now; they are kept for its next training.
 """
 
 from __future__ import annotations
@@ -19,15 +22,18 @@ from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata, with_metadata
-from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
+from ltgcd.data.collection import UNLABELLED, Collection, Source, Truth, positions
+from ltgcd.data.content_ids import content_digests
 from ltgcd.data.items import Items, Vectors
 from ltgcd.data.labels import codes_of, names_of
 from ltgcd.data.sources import labels_table, read_source
-from ltgcd.discovery.assignments import assignments_table, class_name, core
+from ltgcd.discovery.assignments import assignments_table, core, names_of_classes
 from ltgcd.discovery.extend import extend
 from ltgcd.features.cache import FeatureStore
 from ltgcd.report.layout import Places, places_beside
-from ltgcd.run.directory import Run, features_checksum
+from ltgcd.run.directory import Run
+from ltgcd.run.files import features_checksum
+from ltgcd.run.identity import Comparison, compare_items
 from ltgcd.run.items import Features
 from ltgcd.run.predict import RunModel, embed_new, load_run_model, model_views
 from ltgcd.run.report import draw_report
@@ -52,7 +58,7 @@ def update_run(
     run : Run
         A finished run of a trained method.
     source : Source
-        Images, texts or embeddings like those of the run. Items whose id the run has already are left as they are.
+        Images, texts or embeddings like those of the run. Items that the run has already are left as they are.
     base : path, optional
         Embeddings of the run's items, for a run that does not keep them.
     store : FeatureStore, optional
@@ -76,15 +82,11 @@ def _update(
 ) -> dict[str, Any]:
     started = time.perf_counter()
     before = run.assignments()
-    if "k" not in read_metadata(before.schema):
-        raise InputError(
-            f"The assignments of {run} were rewritten by another tool and no longer say how many classes and updates "
-            "the run has; restore them, or start the run again in a new folder."
-        )
+    run.class_count()  # refused here if another tool has rewritten the assignments
     model = load_run_model(run, weights)
     run.settle_labels()
-    held = before.column("id").combine_chunks()
-    fresh = np.flatnonzero(~np.asarray(pc.is_in(source.collection.ids, held)))
+    compared = _compare(run, source.collection, before)
+    fresh = np.flatnonzero(compared.is_new)
     table, skipped = before, list[dict[str, str]]()
     x: NDArray[np.float32] | None = None
     if len(fresh):
@@ -92,8 +94,9 @@ def _update(
         x_old = _features_of_run(run, before, base)
         new, store, skipped = _with_features(run, source, fresh, store, model, weights, notify)
         if new is not None:
-            table, x = _added(run, source, new, store, x_old, before, model, notify)
+            table, x = _added(run, source, compared, new, store, x_old, before, model, notify)
             run.settle_labels()
+    labels_kept = _keep_labels(run, source.collection, compared)
     if table is not before or not run.report_is_current:
         notify("drawing the report")
         x = _features_of_run(run, table, base) if x is None else x
@@ -103,15 +106,59 @@ def _update(
         "n": len(source.collection),
         "n_added": len(table) - len(before),
         "n_present": len(source.collection) - len(fresh),
+        "n_renamed": len(compared.renamed),
+        "n_copies": len(compared.copies),
+        "n_labels_kept": labels_kept,
         "n_skipped": len(skipped),
         **{name: int((status == name).sum()) for name in ("known", "novel", "unsure")},
         **_difference(before, table),
         "skipped": skipped,
+        "notes": [*compared.sentences(), *_label_sentence(labels_kept)],
         "k": int(read_metadata(table.schema)["k"]),
         "seconds": round(time.perf_counter() - started, 3),
         "report": str(run.report),
         "run": str(run),
     }
+
+
+def _compare(run: Run, new: Collection, before: pa.Table) -> Comparison:
+    """Which of the new items the run has; where the kinds differ or the run keeps nothing, ids alone tell."""
+    ids = before.column("id").combine_chunks()
+    held: pa.StringArray | None = None
+    if new.items.kind == run.kind == "vector":
+        kept = run.features()
+        held = content_digests(Vectors(kept.of(ids, run))) if kept is not None else None
+    elif new.items.kind == run.kind:
+        held = run.digests(ids)
+    return compare_items(new.ids, content_digests(new.items) if held is not None else None, ids, held)
+
+
+def _renamed(source: Source, compared: Comparison) -> Source:
+    """The source with the new items under the ids that they get in the run."""
+    collection, truth = source
+    ids = pc.if_else(pa.array(compared.is_new), compared.ids, collection.ids)
+    return Source(
+        Collection(ids, collection.items, collection.y, collection.class_names),
+        None if truth is None else Truth(ids, truth.y_true, truth.class_names, truth.n_old),
+    )
+
+
+def _keep_labels(run: Run, new: Collection, compared: Comparison) -> int:
+    """Keep the labels of items that were there already; give the number of those that are news."""
+    rows = np.flatnonzero(~compared.is_new & new.labelled)
+    if not len(rows):
+        return 0
+    return run.keep_later_labels(compared.ids.take(rows), names_of(new.y[rows], new.class_names))
+
+
+def _label_sentence(n: int) -> list[str]:
+    if not n:
+        return []
+    labels = "1 label is of an item that was" if n == 1 else f"{n:,} labels are of items that were"
+    return [
+        f"{labels} there already: kept in the run for its next training, with no effect on what it says now; to use "
+        "them at once, give all labels to 'ltgcd discover' with a new --out."
+    ]
 
 
 def _check_extendable(run: Run, model: RunModel) -> None:
@@ -165,6 +212,7 @@ def _with_features(
 def _added(
     run: Run,
     source: Source,
+    compared: Comparison,
     new: Source,
     store: FeatureStore | None,
     x_old: NDArray[np.float32],
@@ -173,8 +221,9 @@ def _added(
     notify: Notify,
 ) -> tuple[pa.Table, NDArray[np.float32]]:
     """Label the new items, write all that is theirs and last the assignments of all; these and all features."""
-    ids_old, ids_new = before.column("id").combine_chunks(), new.collection.ids
-    rows = positions(ids_new, source.collection.ids, "the source", "run the same command again")
+    rows = positions(new.collection.ids, source.collection.ids, "the source", "run the same command again")
+    named_source = _renamed(source, compared)
+    ids_old, ids_new = before.column("id").combine_chunks(), named_source.collection.ids.take(rows)
     given, named = _given(source.collection, rows, model)
     views = model_views(run, new, store, model)
     x = np.concatenate([x_old, np.asarray(vectors(new), dtype=np.float32)])
@@ -194,11 +243,11 @@ def _added(
     table = with_metadata(pa.concat_tables([before.select(added.column_names), added]), note).combine_chunks()
     # What belongs to this update alone, then what may hold more than the run does, then the run.
     appended: dict[str, NDArray[Any]] = {"prototypes": done.prototypes, "prior": done.prior, "sizes": done.sizes}
-    run.write_update(number, labels_table(source, {}).take(pa.array(rows)), appended if len(done.prior) else {})
+    run.write_update(number, labels_table(named_source, {}).take(pa.array(rows)), appended if len(done.prior) else {})
     ids = pa.concat_arrays([ids_old, ids_new])
     run.write_features(ids, x)
     if run.kind != "vector":
-        run.add_items(ids_old, source.collection.select(rows), number)
+        run.add_items(ids_old, named_source.collection.select(rows), number)
     _place(run, ids_old, ids, x, done.labels, model.fitted.k)
     run.write_assignments(table)
     return table, x
@@ -209,7 +258,7 @@ def _given(
 ) -> tuple[NDArray[np.int64], dict[int, str]]:
     """Labels of some rows as classes of the run, and the names of all classes that people named after training."""
     names = names_of(collection.y[rows], collection.class_names)
-    classes = [model.named.get(c) or class_name(c, model.class_names) for c in range(model.fitted.k)]
+    classes = names_of_classes(model.fitted.k, model.class_names, model.named)
     unheard = [name for name in collection.class_names if name not in classes and pc.index(names, name).as_py() >= 0]
     named = {**model.named, **{model.fitted.k + i: name for i, name in enumerate(unheard)}}
     return codes_of(names, classes + unheard), named
