@@ -6,6 +6,7 @@ A fork is safe here because the parent imports torch but never computes with it:
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -123,6 +124,7 @@ class Running:
             sys.stdout = open(1, "w", encoding="utf-8")  # noqa: SIM115
             sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1)  # noqa: SIM115
             sys.argv = ["ltgcd", *self.arguments]
+            gc.callbacks.clear()  # hypothesis has one, which would swallow a signal
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             from ltgcd.cli import main

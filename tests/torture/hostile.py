@@ -27,6 +27,8 @@ from .promise import (
 )
 
 WRITERS = {write_npz: 10, write_csv: 4, write_parquet: 4, write_folder: 5, write_nothing: 2}
+# What embedding leaves when what comes after it is refused: the same command, better told, needs it again.
+KEPT_EMBEDDED = ("features", ".lock", ".ltgcd.lock")
 CAREFUL = ("careful", "warning", "no variance", "the same", "nothing to tell apart")
 
 
@@ -103,7 +105,7 @@ def _arguments(
         return ["train", source, "--k", k, "--epochs", "1", "--out", RUN, *json], {RUN, "again"}
     if verb == "predict":
         out = ["--out", "p.parquet"] if random.random() < 0.5 else []
-        return ["predict", RUN, source, *out, *json], {RUN, "p.parquet"}
+        return ["predict", RUN, source, *out, *json], {RUN, "p.parquet", "p.features"}
     if verb == "update":
         base = world.update(problem, "a")[3:-1]
         return ["update", RUN, source, *base, *json], {RUN}
@@ -138,7 +140,8 @@ def _check_run(run: Path, old: Labels, held: dict[str, str], done: Done, must: s
 def _check_begun(run: Path, done: Done, must: str, story: str) -> None:
     """A refused command leaves no run; a finished one has sense in it."""
     if done.code == 2:
-        if left := sorted(path.name for path in run.iterdir() if path.name != "features") if run.is_dir() else []:
+        there = {path.name for path in run.iterdir()} if run.is_dir() else set()
+        if left := sorted(there - set(KEPT_EMBEDDED)):
             broken(OTHER, f"{story} was refused but left {left} in the new folder")
         return
     labels = labels_of(run)

@@ -24,7 +24,7 @@ from .promise import (
 )
 
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-ENDINGS = {signal.SIGKILL: (-9,), signal.SIGTERM: (143, -15), signal.SIGINT: (130, -2)}
+ENDINGS = {signal.SIGKILL: (-9,), signal.SIGTERM: (130, 143, -15, -2), signal.SIGINT: (130, -2)}
 LEFTOVERS = (".tmp", "-new.parquet")
 
 
@@ -46,7 +46,7 @@ def trial(random: random.Random, folder: Path, world: World) -> int:
     step = "b" if before else random.choice(STEPS)
     world.copy(folder, problem, before, begun=command != "begin")
     arguments, made = _arguments(world, problem, command, step)
-    own = tuple(folder / name for name in {RUN, made})
+    own = tuple(folder / name for name in {RUN, made, "p.features"})
     users = snapshot(folder, own)
     old = world.labels(problem, before) if command != "begin" else {}
     # A reference is made before the kills, so that the time of a trial is the time of the kills.

@@ -54,6 +54,7 @@ class World:
         if folder.exists():
             return folder
         making = folder.with_name(f"{folder.name}.making")
+        shutil.rmtree(making, ignore_errors=True)  # of a trial that failed here
         if not begun:
             making.mkdir(parents=True)
             _write_sources(making, problem)
