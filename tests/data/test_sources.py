@@ -335,6 +335,18 @@ def test_labels_of_a_folder_with_leading_zeros_match_a_labels_csv(tmp_path: Path
     assert truth.y_true.tolist() == [0, 0, 1]
 
 
+def test_other_ids_for_the_same_items(npz) -> None:
+    source = read_source(npz())
+    ids = pa.array([f"new-{i}" for i in range(40)])
+    renamed = source.with_ids(ids)
+    assert renamed.collection.ids.equals(ids)
+    assert renamed.collection.items is source.collection.items
+    assert renamed.truth is not None and source.truth is not None
+    assert renamed.truth.ids.equals(ids)
+    assert renamed.truth.y_true is source.truth.y_true
+    assert Source(source.collection, None).with_ids(ids).truth is None
+
+
 def test_a_truth_that_says_nothing_of_the_unlabelled_gives_no_scores(npz, tmp_path: Path) -> None:
     source = read_source(npz())
     for name, true in (("same", source.collection.y), ("none", np.full(40, -1))):

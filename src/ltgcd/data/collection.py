@@ -122,6 +122,14 @@ class Source(NamedTuple):
     collection: Collection
     truth: Truth | None
 
+    def with_ids(self, ids: pa.StringArray) -> Source:
+        """The same items under other ids, in the same order."""
+        held, truth = self.collection, self.truth
+        return Source(
+            Collection(ids, held.items, held.y, held.class_names),
+            None if truth is None else Truth(ids, truth.y_true, truth.class_names, truth.n_old),
+        )
+
 
 def without_empty_classes(source: Source) -> tuple[Source, list[str]]:
     """The same items without the known classes that no item is labelled with, and the names of these.
