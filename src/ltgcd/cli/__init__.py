@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ltgcd.cli import bench, common, data, discovery, output, run
+from ltgcd.cli import bench, check, common, data, discovery, output, run
 from ltgcd.common.processes import is_first_process
 
 app = typer.Typer(
@@ -53,6 +53,7 @@ app.command()(discovery.update)
 app.command()(run.evaluate)
 app.command("report")(output.report_page)
 app.command()(output.export)
+app.command()(check.check)
 app.command()(bench.bench)
 
 
@@ -71,6 +72,9 @@ def main() -> NoReturn:
         raise SystemExit(2)
     try:
         code = app(standalone_mode=False)
+    except KeyboardInterrupt:  # while something was imported: nothing had begun
+        print("Stopped.", file=sys.stderr)
+        raise SystemExit(130) from None
     except Exception as error:
         # Typer brings a click of its own in some versions, so its errors are known by what they can do.
         refusal: Any = error

@@ -7,12 +7,15 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
+
+from ltgcd.common.visible import visible
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else there.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of every random draw.")]
@@ -23,8 +26,8 @@ LabelsFrom = Annotated[
     str,
     typer.Option(
         "--labels-from",
-        help="For the number of classes: were labelled items taken out of the collection (collection) or gathered "
-        "beside it (elsewhere)?",
+        help="Were the labelled items drawn from this same collection (collection), or collected separately "
+        "(elsewhere)? It matters for the number of classes only.",
     ),
 ]
 OwnBackbone = Annotated[
@@ -35,6 +38,9 @@ Data = Annotated[
     Path | None, typer.Option("--data", help="Folder of the datasets (default: $LTGCD_DATA, else a cache folder).")
 ]
 SourcePath = Annotated[Path, typer.Argument(help="Folder of images, .csv or .parquet manifest, or .npz of embeddings.")]
+VectorsPath = Annotated[
+    Path, typer.Argument(metavar="SOURCE", help="Embeddings: an .npz, or a folder that 'ltgcd embed' wrote.")
+]
 
 
 class NamesMethods(TyperCommand):
@@ -61,10 +67,13 @@ def report(work: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any]], 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _stop)
     try:
-        result = work()
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", UserWarning)
+            warnings.showwarning = lambda message, *_place, **_rest: status(str(message))  # the place helps no user
+            result = work()
     except (InputError, OSError) as error:
         sentence = _refused(error) if isinstance(error, OSError) else str(error)
-        sentence = " ".join(sentence.split())
+        sentence = visible(" ".join(sentence.split()))
         if as_json:
             print(json.dumps({"error": sentence}))
         print(f"Error: {sentence}", file=sys.stderr)
@@ -107,13 +116,13 @@ def _refused(error: OSError) -> str:
 
 def status(message: str) -> None:
     """Say on stderr which stage has begun."""
-    print(f"· {message}", file=sys.stderr, flush=True)
+    print(f"· {visible(message)}", file=sys.stderr, flush=True)
 
 
 def print_left_out(skipped: list[dict[str, str]]) -> None:
     """Name every item that could not be read, and why."""
     for item in skipped:
-        print(f"Left out: {item['id']} ({item['reason']})")
+        print(visible(f"Left out: {item['id']} ({item['reason']})"))
 
 
 def print_scores(result: dict[str, Any], rows: dict[str, str]) -> None:

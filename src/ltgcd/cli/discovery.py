@@ -77,10 +77,13 @@ def discover(
 
         interval = "" if result["low"] is None else f" (90 % interval {result['low']} to {result['high']})"
         print(f"About {result['k']} classes in all{interval}, {result['n_old']} of them known.")
-        counts = ", ".join(f"{result[name]:,} {name}" for name in ("known", "novel", "unsure"))
-        print(f"Items: {counts}.")
+        print(
+            f"Items: {result['known']:,} in known classes, {result['novel']:,} in novel categories, "
+            f"{result['unsure']:,} unsure."
+        )
         print(calibration_sentence(result["calibration_error"], result["calibration_chance"]))
         print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
+        print(f"Every item's label is in {result['assignments']}.")
         print(f"Look at it: {result['report']}")
 
     report(work, show, as_json)

@@ -48,7 +48,8 @@ def export(
     form: Annotated[str, typer.Option("--format", help="csv, parquet, folders, label-studio, fiftyone or coco.")],
     out: Annotated[Path, typer.Option("--out", help="File or folder to make; it must not exist.")],
     source: Annotated[
-        Path | None, typer.Option("--source", help="The source of the run (needed by all but csv and parquet).")
+        Path | None,
+        typer.Option("--source", help="The source of the run, if the run does not keep its items (made by train)."),
     ] = None,
     only: Annotated[
         list[str] | None, typer.Option("--status", help="Only items that are known, novel or unsure; may be repeated.")
@@ -71,7 +72,7 @@ def export(
         from ltgcd.run.export import export_run
 
         chosen = tuple(only) if only else STATUSES
-        return export_run(Held.open(run), form, out, source=source, statuses=chosen, copy=copy)
+        return export_run(Held.open(run), form, out, source=source, statuses=chosen, copy=copy, notify=status)
 
     def show(result: dict[str, Any]) -> None:
         print(f"{result['n']:,} items as {result['format']} in {result['path']}.")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ltgcd.cli.common import Json, Labels, LabelsFrom, OwnBackbone, Seed, SourcePath, print_scores, report, status
+from ltgcd.cli.common import Json, Labels, LabelsFrom, OwnBackbone, Seed, VectorsPath, print_scores, report, status
 
 
 def demo(
@@ -48,14 +48,14 @@ def demo(
             f"({result['n_old']} known; in truth {result['k_true']})."
         )
         print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
-        print(f"Every item's label is in {result['run']} ({result['seconds']:.1f} s).")
+        print(f"Every item's label is in {result['assignments']} ({result['seconds']:.1f} s).")
         print(f"Look at it: {result['report']}")
 
     report(work, show, as_json)
 
 
 def estimate_k(
-    source: SourcePath,
+    source: VectorsPath,
     method: Annotated[
         str,
         typer.Option(
@@ -112,7 +112,7 @@ def estimate_k(
                 else "known classes"
             )
             print(f"About {share:.0%} of the unlabelled items belong to {which}.")
-        print(f"By {result['method']}, {len(result['curve'])} values looked at, in {result['seconds']:.1f} s.")
+        print(f"Method: {result['method']}; {len(result['curve'])} values of K looked at; {result['seconds']:.1f} s.")
         if "plot" in result:
             print(f"The curve is in {result['plot']}.")
 
@@ -120,7 +120,7 @@ def estimate_k(
 
 
 def train(
-    source: SourcePath,
+    source: VectorsPath,
     out: Annotated[Path, typer.Option("--out", help="Run directory.")],
     method: Annotated[
         str,
@@ -143,8 +143,8 @@ def train(
             "--rehearsals",
             min=0,
             max=4,
-            help="Train this many times more with known classes hidden, to learn what a confidence is worth and which "
-            "items are unsure.",
+            help="Extra trainings with known classes hidden, to learn how often a label is right and which items are "
+            "unsure; 'discover' makes four.",
         ),
     ] = 0,
     labels: Labels = None,
@@ -201,12 +201,16 @@ def train(
             keeps_checkpoints=True,
         )
         done = train_run(read, out, config, store=store, weights=weights, notify=status)
-        return {"method": method, **summary(done, read.collection.n_old)}
+        return {"method": method, "trained": config.experiment is not None, **summary(done, read.collection.n_old)}
 
     def show(result: dict[str, Any]) -> None:
+        from ltgcd.report.sentences import calibration_sentence
+
         print(f"{result['method']}: {result['k']} classes ({result['n_old']} known), {result['seconds']:.1f} s.")
+        if result["trained"]:
+            print(calibration_sentence(result["calibration_error"], result["calibration_chance"]))
         print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
-        print(f"Every item's label is in {result['run']}.")
+        print(f"Every item's label is in {result['assignments']}.")
 
     report(work, show, as_json)
 

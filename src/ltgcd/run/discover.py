@@ -94,23 +94,18 @@ def discover_source(
     collection.require_partial_labels()
     check_class_number(k, collection.n_old, len(collection))
     run.check_free()
-    _check_not_updated(run)
     config = _configured(source, embedding, store, k, method, rehearsals, labels_from, random_state)
-    if isinstance(collection.items, Vectors):
-        embedded, items, skipped = source, _shown(store, source), 0
-    else:
-        embedded, store, items, skipped = _embedded(source, run, embedding, notify)
-    finished = train_run(
-        embedded,
-        folder,
-        config,
-        store=store,
-        weights=embedding.weights,
-        notify=notify,
-        command="ltgcd discover",
-    )
-    x, ids = vectors(embedded), embedded.collection.ids
+    # One lock from here to the end: an update between two steps would be undone by the next one.
     with run.lock("ltgcd discover"):
+        _check_not_updated(run)
+        if isinstance(collection.items, Vectors):
+            embedded, items, skipped = source, _shown(store, source), 0
+        else:
+            embedded, store, items, skipped = _embedded(source, run, embedding, notify)
+        finished = train_run(
+            embedded, folder, config, store=store, weights=embedding.weights, notify=notify, command=None
+        )
+        x, ids = vectors(embedded), embedded.collection.ids
         run.write_features(ids, x)  # also of images: another source may be embedded there later
         if items is not None:
             run.write_items(items)
@@ -134,6 +129,7 @@ def summary(finished: Finished, n_old: int) -> dict[str, Any]:
         "calibration_chance": note.get("calibration_chance"),
         **accuracies(finished.run),
         "seconds": round(finished.seconds, 3),
+        "assignments": str(finished.run.files.assignments),
         "run": str(finished.run),
     }
 
@@ -181,8 +177,7 @@ def _embedded(
     size = embedding.image_size if kind == "image" else None
     backbone = load_backbone(embedding.backbone or default_backbone(kind), image_size=size, weights=embedding.weights)
     engine = embedding.engine if kind == "image" else "torch"
-    with run.lock("ltgcd discover"):
-        done = embed(source, backbone, run.embedded, views=embedding.views, engine=engine, notify=notify)
+    done = embed(source, backbone, run.embedded, views=embedding.views, engine=engine, notify=notify)
     if done.skipped:
         notify(f"{len(done.skipped)} {kind}s could not be read and are left out; see {done.skipped_file}")
     rows = positions(done.source.collection.ids, collection.ids, "the source", "run the same command again")
@@ -200,7 +195,7 @@ def _shown(store: FeatureStore | None, source: Source) -> Collection | None:
 
 def _check_not_updated(run: Run) -> None:
     """Refuse to go on with a run that has got more items since."""
-    updates = run.assignments_note().get("updates")
+    updates = run.updates if run.finished and run.class_count() else 0
     if updates:
         raise InputError(
             f"{run} has been updated {updates} times since it was finished; add to it with 'ltgcd update', draw its "
