@@ -259,7 +259,7 @@ def test_exif_orientation_is_honoured(kind: str, orientation: int) -> None:
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.7, 0.9])
 def test_truncated_files_are_refused(kind: str, share: float) -> None:
     blob = encode(noise(64, 64), kind)
-    with pytest.raises(InputError, match=r"Pillow can read|cannot be decoded") as caught:
+    with pytest.raises(InputError, match=r"no image of a format that is read|cannot be decoded") as caught:
         decode(blob[: int(len(blob) * share)])
     assert "replace the file" in str(caught.value)
     assert "\n" not in str(caught.value)
