@@ -86,7 +86,7 @@ def text_is_as_written(text: str) -> bool | None:
     """Whether what `checked_text` gave has its checksum; None without one."""
     first, _, rest = text.partition("\n")
     if not first.startswith(_COMMENT):
-        return None
+        return False if _COMMENT in text else None  # something stands before it
     return first == checked_text(rest).partition("\n")[0]
 
 
@@ -104,4 +104,5 @@ def unchecked_object(value: dict[str, Any], owner: Path) -> dict[str, Any]:
 
 
 def _object_checksum(value: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+    plain = json.loads(json.dumps(value))  # as it is read: the keys of a table are text there
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()

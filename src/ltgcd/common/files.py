@@ -95,6 +95,11 @@ def atomic_path(path: Path, replaces: Callable[[], bool] = lambda: True) -> Iter
         temporary.unlink(missing_ok=True)
 
 
+def is_temporary(path: Path) -> bool:
+    """Whether a file has the name of one that `atomic_path` writes to: left by a process that was killed."""
+    return path.name.startswith(".") and path.name.endswith(TEMPORARY) and path.is_file()
+
+
 def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - whatever json takes
     """Write a JSON file atomically, in a form that diffs well."""
     with atomic_path(path) as temporary:

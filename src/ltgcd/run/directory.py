@@ -33,21 +33,20 @@ from ltgcd.common.checksums import CHECKSUM, checked_object, unchecked_object, w
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import (
     LOCK,
-    TEMPORARY,
     checksum_rows,
+    is_temporary,
     locked,
     read_json,
     read_metadata,
-    with_metadata,
     write_json,
 )
 from ltgcd.common.outputs import is_sealed, output_path
-from ltgcd.data.collection import Collection, Source, Truth, check_unique
+from ltgcd.data.collection import Collection, Source, check_unique
 from ltgcd.data.items import Kind
 from ltgcd.data.labels import strings
 from ltgcd.data.npz import read_npz, write_npz
 from ltgcd.data.parquet import parquet_file, read_parquet
-from ltgcd.data.sources import encode_labels, labels_table, stored_labels
+from ltgcd.data.sources import labels_table
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
 from ltgcd.features.cache import is_feature_folder
 from ltgcd.report.layout import Places
@@ -72,21 +71,37 @@ from ltgcd.run.items import (
     write_features,
     write_items,
 )
+from ltgcd.run.labels import RunLabels, later_labels, read_run_labels, with_later_labels, with_updates
 from ltgcd.training.checkpoints import Checkpoints, read_tensors, write_tensors
 
 FORMAT = 2  # of the run directory; raised when older ones can no longer be read
 METRICS = "metrics.jsonl"
 PAGE = "report"  # what the page is sealed as, see `ltgcd.common.outputs`
-LATER = "given_later"  # column of the labels: what a person said of an item after the run was trained
 
 
-class RunLabels(NamedTuple):
-    """What a run was given: ids, labels and, for evaluation, the truth."""
+class RunFiles(NamedTuple):
+    """Where the files of a run are, whether they are there or not."""
 
-    ids: pa.StringArray
-    y: NDArray[np.int64]
-    class_names: tuple[str, ...]
-    truth: Truth | None
+    config: Path
+    labels: Path
+    estimate: Path
+    metrics: Path
+    tensors: Path
+    model: Path
+    assignments: Path
+    features: Path
+    items: Path
+    images: Path
+    map: Path
+    report: Path
+    predictions: Path
+
+
+def files_of(folder: Path) -> RunFiles:
+    """The files of the run in a folder."""
+    names = ("config.toml", "split.parquet", "k_estimate.json", METRICS, "model.safetensors", "model.toml")
+    more = ("items.npz", "items.parquet", "images.parquet", "map.npz", "report.html", "predictions.parquet")
+    return RunFiles(*(folder / name for name in (*names, "assignments.parquet", *more)))
 
 
 class Run:
@@ -100,15 +115,10 @@ class Run:
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-        self._config, self._labels = self.folder / "config.toml", self.folder / "split.parquet"
-        self._assignments, self._estimate = self.folder / "assignments.parquet", self.folder / "k_estimate.json"
-        self._tensors, self._model = self.folder / "model.safetensors", self.folder / "model.toml"
-        self._checkpoints, self._updates = self.folder / "checkpoint", self.folder / "updates"
-        self._features, self._items = self.folder / "items.npz", self.folder / "items.parquet"
-        self._map = self.folder / "map.npz"
-        self.report = self.folder / "report.html"
+        self.files = files_of(self.folder)
+        self.report, self.predictions = self.files.report, self.files.predictions
         self.embedded = self.folder / "features"
-        self.predictions = self.folder / "predictions.parquet"
+        self._checkpoints, self._updates = self.folder / "checkpoint", self.folder / "updates"
 
     def __str__(self) -> str:
         return str(self.folder)
@@ -129,45 +139,43 @@ class Run:
         folder = self.folder
         if folder.is_file():
             raise InputError(f"{folder} is a file; give a folder with --out.")
-        if not folder.is_dir() or self._config.is_file():
+        if not folder.is_dir() or self.files.config.is_file():
             return
         if not all(
-            path.name == LOCK or path.name.endswith(TEMPORARY) or self._is_leftover(path) or is_feature_folder(path)
+            path.name == LOCK or is_temporary(path) or self._is_leftover(path) or is_feature_folder(path)
             for path in folder.iterdir()
         ):
             raise InputError(f"{folder} is not empty and holds no run of ltgcd; give a new folder with --out.")
 
     def _is_leftover(self, path: Path) -> bool:
         """Whether a file is a run's own table of labels, and not the work of ``ltgcd split``."""
-        if path.name != self._labels.name:
+        if path.name != self.files.labels.name:
             return False
         schema = parquet_file(path).schema_arrow
-        return set(read_metadata(schema)) - {CHECKSUM} == {"class_names"} and set(schema.names) <= {
-            "id",
-            "label",
-            "y_true",
-        }
+        noted = set(read_metadata(schema)) - {CHECKSUM}
+        return noted == {"class_names"} and set(schema.names) <= {"id", "label", "y_true"}
 
     @contextmanager
-    def lock(self, what: str) -> Iterator[None]:
+    def lock(self, what: str, *, sweeps: bool = True) -> Iterator[None]:
         """Keep every other process from writing to the run; a second one is told who does.
 
         Whoever has the lock first removes what killed processes left half written.
         """
         with locked(self.folder, what):
-            self.sweep()
+            for path in self.leftovers() if sweeps else ():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
             yield
-
-    def sweep(self) -> None:
-        """Remove what killed processes left. Only for who has the lock."""
-        for path in self.leftovers():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def leftovers(self) -> list[Path]:
         """Temporary files and, of a finished run, the checkpoints of its rehearsals."""
-        own = (self.folder, self._updates, self._checkpoints)  # embed has a lock of its own, and sweeps
-        found = [path for folder in own for path in folder.glob(f".*{TEMPORARY}")]
-        found += [path for part in ("[0-9]*", "rehearsal-*") for path in self.folder.glob(f"*/{part}/.*{TEMPORARY}")]
+        # Not those below features: embed has a lock of its own, and sweeps.
+        folders = (
+            self.folder,
+            self._checkpoints,
+            *self._checkpoints.glob("rehearsal-*"),
+            *self._updates.glob("[0-9]*"),
+        )
+        found = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if is_temporary(path)]
         return found + (list(self._checkpoints.glob("rehearsal-*")) if self.finished else [])
 
     def begin(self, config: dict[str, Any], source: Source) -> None:
@@ -180,24 +188,24 @@ class Run:
         checksum = checksum_rows(*(column.combine_chunks() for column in table.columns))
         features = features_checksum(source.collection.items)
         decisive = {**config, "labels_checksum": checksum, "features_checksum": features}
-        if self._config.is_file():
+        if self.files.config.is_file():
             if self.config() != decisive:
                 raise InputError(f"{self} holds another run; give a new folder with --out, or remove this one.")
             return
         self.check_free()
-        write_table(self._labels, table)
+        write_table(self.files.labels, table)
         # The configuration is written last: a folder with one is a run.
-        write_toml(self._config, {"format": FORMAT, "run": decisive, "versions": versions()})
+        write_toml(self.files.config, {"format": FORMAT, "run": decisive, "versions": versions()})
 
     @property
     def begun(self) -> bool:
         """Whether the folder holds a run, finished or not."""
-        return self._config.is_file()
+        return self.files.config.is_file()
 
     @property
     def finished(self) -> bool:
         """Whether every item has its label."""
-        return self._assignments.is_file()
+        return self.files.assignments.is_file()
 
     def remove(self) -> None:
         """Remove the whole directory."""
@@ -207,16 +215,16 @@ class Run:
 
     def config(self) -> dict[str, Any]:
         """What decides the result of the run."""
-        if not self._config.is_file():
-            raise InputError(f"{self} is not a run directory (no {self._config.name}); give the --out of a run.")
-        described = read_toml(self._config)
+        if not self.files.config.is_file():
+            raise InputError(f"{self} is not a run directory (no {self.files.config.name}); give the --out of a run.")
+        described = read_toml(self.files.config)
         if described.get("format") != FORMAT:
             raise InputError(
                 f"{self} was made by another version of ltgcd, whose runs this one can't read; run it again in a new "
                 "folder."
             )
         if not isinstance(described.get("run"), dict):
-            raise InputError(f"{self._config} {DAMAGED}.")
+            raise InputError(f"{self.files.config} {DAMAGED}.")
         config: dict[str, Any] = described["run"]
         return config
 
@@ -227,32 +235,24 @@ class Run:
 
     def labels(self) -> RunLabels:
         """Ids, labels and truth that the run was given, updates included."""
-        if not self._labels.is_file():
-            raise InputError(f"{self} has no {self._labels.name}, which says what was labelled; restore it.")
-        table = read_parquet(self._labels)
-        labels = stored_labels(table, "label", self._labels)
-        if labels is None or "id" not in table.column_names:
-            raise InputError(f"{self._labels} lacks the column 'id' or 'label'; restore it, or start the run again.")
-        check_table(table, self._labels)
-        ids = strings(table.column("id"), "id", self._labels)
-        truth = stored_labels(table, "y_true", self._labels)
-        known, y, coded = encode_labels(ids, labels, truth, read_metadata(table.schema).get("class_names"))
-        return RunLabels(ids, y, tuple(known), coded)
+        if not self.files.labels.is_file():
+            raise InputError(f"{self} has no {self.files.labels.name}, which says what was labelled; restore it.")
+        return read_run_labels(self.files.labels)
 
     # ------------------------------------------------------------ the number of classes
 
     def estimate(self) -> dict[str, Any] | None:
         """The estimate of the number of classes, if it was asked for."""
-        if not self._estimate.is_file():
+        if not self.files.estimate.is_file():
             return None
-        estimate = read_json(self._estimate)
+        estimate = read_json(self.files.estimate)
         if not isinstance(estimate, dict) or not isinstance(estimate.get("k"), int):
-            raise InputError(f"{self._estimate} {DAMAGED}.")
-        return unchecked_object(estimate, self._estimate)
+            raise InputError(f"{self.files.estimate} {DAMAGED}.")
+        return unchecked_object(estimate, self.files.estimate)
 
     def write_estimate(self, estimate: dict[str, Any]) -> None:
         """Keep the estimate."""
-        write_json(self._estimate, checked_object(estimate))
+        write_json(self.files.estimate, checked_object(estimate))
 
     # ------------------------------------------------------------ training
 
@@ -293,21 +293,21 @@ class Run:
 
     def write_model(self, tensors: dict[str, torch.Tensor], description: dict[str, Any]) -> None:
         """Keep a classifier; its description comes last, so that a model with one is whole."""
-        write_tensors(self._tensors, tensors, {})
-        write_toml(self._model, description)
+        write_tensors(self.files.tensors, tensors, {})
+        write_toml(self.files.model, description)
 
     def read_model(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Tensors and description of the classifier."""
-        if not self._model.is_file():
+        if not self.files.model.is_file():
             raise InputError(f"{self} holds no trained model; give the --out of a finished run of a trained method.")
-        description = read_toml(self._model)
-        return read_tensors(self._tensors)[0], description
+        description = read_toml(self.files.model)
+        return read_tensors(self.files.tensors)[0], description
 
     # ------------------------------------------------------------ every item's label
 
     def assignments(self) -> pa.Table:
         """Label, name, status and confidence of every item; `read_metadata` of its schema tells k and more."""
-        path = self._assignments
+        path = self.files.assignments
         if not path.is_file():
             raise InputError(f"{self} has no {path.name} yet; finish the run first.")
         table = read_parquet(path)
@@ -323,7 +323,7 @@ class Run:
 
     def write_assignments(self, table: pa.Table) -> None:
         """Keep the labels of all items: from now on the run is finished."""
-        write_table(self._assignments, table)
+        write_table(self.files.assignments, table)
 
     def assignments_note(self) -> dict[str, Any]:
         """What is noted beside the assignments: k, updates, names that people gave; empty before they are there."""
@@ -334,8 +334,8 @@ class Run:
         k = self.assignments_note().get("k")
         if not isinstance(k, int):
             raise InputError(
-                f"{self._assignments} was rewritten by another tool and no longer says how many classes and updates "
-                "the run has; restore it, or start the run again in a new folder."
+                f"{self.files.assignments} was rewritten by another tool and no longer says how many classes and "
+                "updates the run has; restore it, or start the run again in a new folder."
             )
         return k
 
@@ -343,39 +343,39 @@ class Run:
 
     def features(self) -> Features | None:
         """Features of the run's items, if it keeps them."""
-        return read_features(self._features)
+        return read_features(self.files.features)
 
     def write_features(self, ids: pa.StringArray, x: NDArray[np.floating]) -> None:
         """Keep the features (N, D) of all items."""
-        write_features(self._features, ids, x)
+        write_features(self.files.features, ids, x)
 
     @property
     def kind(self) -> Kind:
         """What the run is one of: images, texts or embeddings."""
-        return read_kind(self._items)
+        return read_kind(self.files.items)
 
     def items(self) -> Collection | None:
         """The images or texts of the run, without labels; None for embeddings, or if they can't be found."""
-        return read_items(self._items)
+        return read_items(self.files.items)
 
     def digests(self, ids: pa.StringArray) -> pa.StringArray | None:
         """Digests of the content of some of the run's images or texts; None for embeddings, or if it keeps none."""
-        return read_digests(self._items, ids) if self._items.is_file() else None
+        return read_digests(self.files.items, ids) if self.files.items.is_file() else None
 
     def write_items(self, collection: Collection) -> None:
         """Keep where the images of the run are, or what its texts say."""
-        write_items(self._items, collection, self.folder / "images.parquet")
+        write_items(self.files.items, collection, self.files.images)
 
     def add_items(self, ids: pa.StringArray, new: Collection, number: int) -> None:
         """Add the images or texts of an update to those of the run's `ids`."""
-        add_items(self._items, ids, new, self._update(number) / "images")
+        add_items(self.files.items, ids, new, self._update(number) / "images")
 
     def places(self) -> tuple[pa.StringArray, Places] | None:
         """Ids and places on the map, if the run keeps a map that is whole."""
-        if not self._map.is_file():
+        if not self.files.map.is_file():
             return None
         try:
-            arrays = read_npz(self._map)
+            arrays = read_npz(self.files.map)
             places = Places(arrays["places"], int(arrays["laid_out"]))
             return pa.array(arrays["ids"].tolist(), pa.string()), places
         except (InputError, KeyError, TypeError):
@@ -384,7 +384,7 @@ class Run:
     def write_places(self, ids: pa.StringArray, places: Places) -> None:
         """Keep where each item stands on the map."""
         arrays = {"ids": np.array(ids.to_pylist()), "places": np.asarray(places.xy, dtype=np.float32)}
-        write_npz(self._map, {**arrays, "laid_out": np.array(places.laid_out)})
+        write_npz(self.files.map, {**arrays, "laid_out": np.array(places.laid_out)})
 
     # ------------------------------------------------------------ the page
 
@@ -397,12 +397,26 @@ class Run:
     def report_is_current(self) -> bool:
         """Whether the page is whole, and was drawn after the labels were written."""
         is_whole = is_sealed(self.report, PAGE)
-        return is_whole and self.report.stat().st_mtime >= self._assignments.stat().st_mtime
+        return is_whole and self.report.stat().st_mtime >= self.files.assignments.stat().st_mtime
 
     # ------------------------------------------------------------ updates
 
     def _update(self, number: int) -> Path:
         return self._updates / f"{number:03d}"
+
+    def abandoned_updates(self) -> list[Path]:
+        """What updates left that were killed before they counted; the same command would go on with it."""
+        counted = {self._update(number) for number in range(1, self.updates + 1)}
+        return sorted(set(self._updates.glob("[0-9]*")) - counted)
+
+    def checkpoint_files(self) -> list[Path]:
+        """The checkpoints of all stages."""
+        return sorted(self._checkpoints.rglob("*.safetensors"))
+
+    def feature_folders(self) -> list[Path]:
+        """What the backbone made of the run's items, of those that it began with and of those of each update."""
+        folders = [self.embedded, *(self.update_features(number) for number in range(1, self.updates + 1))]
+        return [folder for folder in folders if is_feature_folder(folder)]
 
     def update_features(self, number: int) -> Path:
         """Folder for what the backbone makes of the new images or texts of an update."""
@@ -418,7 +432,7 @@ class Run:
             write_tensors(path, {name: torch.from_numpy(array) for name, array in appended.items()}, {})
         else:
             path.unlink(missing_ok=True)
-        write_table(self._update(number) / self._labels.name, labels)
+        write_table(self._update(number) / self.files.labels.name, labels)
 
     def read_update(self, number: int) -> dict[str, NDArray[Any]] | None:
         """Prototypes, prior and sizes of the classes that an update appended, or None."""
@@ -433,42 +447,29 @@ class Run:
 
     def settle_labels(self) -> None:
         """Bring the table of labels up to the assignments: the labels of an update are added after it counts."""
-        held, table = read_table(self._labels), self.assignments()
-        if len(held) >= len(table):
-            return
-        names = list(read_metadata(held.schema).get("class_names", []))
-        parts = [held]
-        for number in range(1, int(read_metadata(table.schema).get("updates", 0)) + 1):
-            part = read_table(self._update(number) / self._labels.name)
-            part = part.filter(pc.invert(pc.is_in(part.column("id"), held.column("id").combine_chunks())))
-            added = read_metadata(part.schema).get("class_names", [])
-            names += [name for name in added if name not in names and _occurs(part, name)]
-            parts.append(part)
-        merged = pa.concat_tables([part.replace_schema_metadata(None) for part in parts], promote_options="default")
-        write_table(self._labels, with_metadata(merged, {**read_metadata(held.schema), "class_names": names}))
+        if not self.labels_are_settled:
+            paths = [self._update(number) / self.files.labels.name for number in range(1, self.updates + 1)]
+            write_table(
+                self.files.labels, with_updates(read_table(self.files.labels), [read_table(path) for path in paths])
+            )
+
+    @property
+    def labels_are_settled(self) -> bool:
+        """Whether every item with an assignment is in the table of labels."""
+        return len(read_table(self.files.labels)) >= len(self.assignments())
+
+    @property
+    def updates(self) -> int:
+        """Number of updates that count."""
+        return int(self.assignments_note().get("updates", 0))
 
     def later_labels(self) -> pa.Table:
         """Ids and labels of items that the run had already when they were labelled: for its next training."""
-        table = read_table(self._labels)
-        if LATER not in table.column_names:
-            return pa.table({"id": pa.array([], pa.string()), "label": pa.array([], pa.string())})
-        given = table.select(["id", LATER]).rename_columns(["id", "label"])
-        return given.filter(pc.is_valid(given.column("label"))).replace_schema_metadata(None)
+        return later_labels(read_table(self.files.labels))
 
     def keep_later_labels(self, ids: pa.StringArray, names: pa.StringArray) -> int:
         """Keep labels of items that the run has; those that it was given before are no news. Give their number."""
-        table = read_table(self._labels)
-        own, later = table.column("label"), pa.nulls(len(table), pa.string())
-        if LATER in table.column_names:
-            later = table.column(LATER).combine_chunks()
-            table = table.drop_columns([LATER])
-        said = names.take(pc.index_in(table.column("id").combine_chunks(), ids))
-        is_news = pc.and_(pc.is_valid(said), pc.invert(pc.fill_null(pc.equal(said, pc.coalesce(later, own)), False)))
-        n = int(pc.sum(is_news).as_py() or 0)
+        table, n = with_later_labels(read_table(self.files.labels), ids, names)
         if n:
-            write_table(self._labels, table.append_column(LATER, pc.if_else(is_news, said, later)))
+            write_table(self.files.labels, table)
         return n
-
-
-def _occurs(part: pa.Table, name: str) -> bool:
-    return bool(pc.any(pc.equal(part.column("label"), name)).as_py())

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ltgcd.common.outputs import check_output
-from ltgcd.data.collection import Collection
+from ltgcd.data.collection import UNLABELLED, Collection
 from ltgcd.data.items import ImageFiles
-from ltgcd.data.sources import read_source
+from ltgcd.data.sources import read_source, warn
 from ltgcd.export.formats import STATUSES, check_export, export_items
 from ltgcd.run.directory import Run
+from ltgcd.run.items import in_order
 
 
 def export_run(
@@ -21,6 +25,7 @@ def export_run(
     source: Path | None = None,
     statuses: tuple[str, ...] = STATUSES,
     copy: bool = False,
+    notify: Callable[[str], None] = warn,
 ) -> dict[str, Any]:
     """Write the labels of a finished run to `out`, which must not exist.
 
@@ -38,13 +43,20 @@ def export_run(
         Which items: known, novel, unsure.
     copy : bool
         Copy image files instead of linking to them.
+    notify : callable
+        Told in a sentence what was noticed about the source; a warning by default.
     """
     check_export(form, out, statuses, source)
     check_output(out, None, (source,))
     table = run.assignments()
-    items = read_source(source).collection if source is not None else run.items()
+    items = read_source(source, notify=notify).collection if source is not None else run.items()
     if source is None and items is not None:
         check_output(out, None, tuple(_source_folders(items)))
+    if items is not None and items.items.kind == "image":
+        # An image that is gone is left out by who needs it, and said; it does not keep the others from being exported.
+        ids = table.column("id").combine_chunks()
+        shown = in_order(ids, items, source or f"the items of {run}")[0]
+        items = Collection(ids, shown, np.full(len(ids), UNLABELLED, dtype=np.int64), ())
     return export_items(table, items, form, out, statuses=statuses, copy=copy)
 
 

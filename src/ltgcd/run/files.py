@@ -52,7 +52,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         value = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path} {DAMAGED}.") from error
-    if text_is_as_written(text) is False:
+    if text_is_as_written(text) is False or not value:
         raise InputError(f"{path} {DAMAGED}.")
     return value
 

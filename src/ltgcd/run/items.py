@@ -25,6 +25,7 @@ from ltgcd.data.images import image_ending
 from ltgcd.data.items import (
     ImageBytes,
     ImageFiles,
+    Items,
     Kind,
     ParquetImages,
     RawImages,
@@ -37,6 +38,13 @@ from ltgcd.data.parquet import image_column, parquet_file, read_parquet
 from ltgcd.data.regular_files import is_regular
 from ltgcd.data.sources import read_source, write_embeddings, write_manifest
 from ltgcd.run.files import read_table
+
+NOWHERE = "\0"  # the path of an image that is not in a source: no file can have it
+
+
+def _nothing(_sentence: str) -> None:
+    """What is to be said of a source was said when it was read first."""
+
 
 # ---------------------------------------------------------------- features
 
@@ -57,7 +65,7 @@ def read_features(path: Path) -> Features | None:
     """Features of a run's items, if it keeps them."""
     if not path.is_file():
         return None
-    source = read_source(path)
+    source = read_source(path, notify=_nothing)
     assert isinstance(source.collection.items, Vectors)
     return Features(source.collection.ids, source.collection.items.x)
 
@@ -128,6 +136,27 @@ def gone_images(items: ImageFiles) -> list[int]:
     return [row for row, path in enumerate(items.paths.to_pylist()) if not is_regular(items.root / path)]
 
 
+def in_order(ids: pa.StringArray, given: Collection, where: object) -> tuple[Items, int]:
+    """The images or texts of some ids, and how many of them are gone: such an image has no content.
+
+    A source that lacks half of the items or more is another one, and refused; so is one that lacks a text.
+    """
+    cure, items = "give the source that the run was made from", given.items
+    at = pc.index_in(ids, given.ids)
+    if items.kind != "image" or 2 * at.null_count >= len(ids):
+        return items.select(positions(ids, given.ids, str(where), cure)), 0
+    rows = pc.fill_null(at, 0).to_numpy().astype(np.int64)
+    if not isinstance(items, ImageFiles):
+        chosen: Items = items.select(rows)
+        if at.null_count:
+            lost = np.asarray(at.is_null())
+            blobs = [b"" if is_lost else blob for is_lost, blob in zip(lost, items.take(rows), strict=True)]
+            chosen = ImageBytes(pa.array(blobs, pa.binary()))
+        return chosen, at.null_count
+    files = ImageFiles(items.root, pc.if_else(at.is_valid(), items.paths.take(rows), NOWHERE))
+    return files, len(gone_images(files))
+
+
 def _manifest(path: Path, collection: Collection) -> pa.Table:
     """Columns ``id``, ``text`` or ``path`` (as seen from the folder of `path`) and ``digest``."""
     items, columns = collection.items, {"id": collection.ids}
@@ -170,7 +199,9 @@ def _on_disk(collection: Collection, path: Path, column: str = "image") -> Colle
     if column != "image":
         table = read_parquet(path)
         write_table(path, table.rename_columns([column if name == "image" else name for name in table.column_names]))
-    return Collection(collection.ids, read_source(path).collection.items, collection.y, collection.class_names)
+    return Collection(
+        collection.ids, read_source(path, notify=_nothing).collection.items, collection.y, collection.class_names
+    )
 
 
 def _in_form_of(held: ImageFiles | ParquetImages, new: Collection, copies: Path) -> Collection:

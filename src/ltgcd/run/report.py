@@ -21,6 +21,7 @@ from ltgcd.report.layout import Places, places_on_map
 from ltgcd.report.page import Report, report_html
 from ltgcd.report.pictures import Pictures
 from ltgcd.run.directory import Run
+from ltgcd.run.items import in_order
 
 
 def draw_report(
@@ -119,19 +120,43 @@ def report_run(
     """
     progress("reading the run")
     with run.lock("ltgcd report"):
-        run.settle_labels()  # an update may have been killed before it had added its own
-        table = run.assignments()
-        ids = table.column("id").combine_chunks()
-        given = read_source(source).collection if source is not None else run.items()
-        x = features_of(run, ids, features, given)
-        items: Items | None = None
-        if given is None and features is not None:
-            given = shown_items(features)
-        if given is not None and not isinstance(given.items, Vectors):
-            cure = "give the source that the run was made from"
-            items = given.items.select(positions(ids, given.ids, source or f"the items of {run}", cure))
-        path = draw_report(run, table, x, items, progress=progress)
-    return {"report": str(path), "n": len(table), "bytes": path.stat().st_size}
+        return draw_again(run, source, features, progress)
+
+
+def draw_again(run: Run, source: Path | None, features: Path | None, progress: Callable[[str], None]) -> dict[str, Any]:
+    """What `report_run` does, for who has the lock of the run."""
+    run.settle_labels()  # an update may have been killed before it had added its own
+    table = run.assignments()
+    ids = table.column("id").combine_chunks()
+    given = read_source(source, notify=progress).collection if source is not None else run.items()
+    x = features_of(run, ids, features, given)
+    if given is None and features is not None:
+        given = shown_items(features)
+    shown, gone = shown_in_order(run, ids, given, source)
+    if gone:
+        progress(gone_sentence(run, gone, len(ids)))
+    path = draw_report(run, table, x, shown, progress=progress)
+    return {"report": str(path), "n": len(table), "n_gone": gone, "bytes": path.stat().st_size}
+
+
+def shown_in_order(
+    run: Run, ids: pa.StringArray, given: Collection | None, source: Path | None = None
+) -> tuple[Items | None, int]:
+    """The images or texts of some ids, and how many are gone; None where all that is known of them are vectors."""
+    if given is None:
+        return None, len(ids) if run.kind == "image" else 0
+    if isinstance(given.items, Vectors):
+        return None, 0
+    return in_order(ids, given, source or f"the items of {run}")
+
+
+def gone_sentence(run: Run, gone: int, n: int) -> str:
+    """What to do about images that are not where they were."""
+    which = f"All {n:,} images of {run} are" if gone == n else f"{gone:,} of the {n:,} images of {run} are"
+    return (
+        f"{which} not where they were (moved or deleted?), and are shown by their ids; if they are elsewhere, give "
+        "their folder with --source."
+    )
 
 
 def features_of(
@@ -149,7 +174,7 @@ def features_of(
             f"{run} keeps no features of its items; give --features (what 'ltgcd embed' wrote), or --source with the "
             "embeddings that it was made from."
         )
-    collection = read_source(features).collection
+    collection = read_source(features, notify=lambda _sentence: None).collection
     if not isinstance(collection.items, Vectors):
         raise InputError(
             f"{features} holds {collection.items.kind}s; give their features (the --out of 'ltgcd embed')."

@@ -64,7 +64,7 @@ def train_run(
     weights: Path | None = None,
     watch: Watch = unwatched,
     notify: Notify = silent,
-    command: str = "ltgcd train",
+    command: str | None = "ltgcd train",
 ) -> Finished:
     """Run a method on a source of embeddings and leave a run directory.
 
@@ -87,7 +87,7 @@ def train_run(
     notify : callable
         Told in a sentence what happens.
     command : str
-        What this process is, for whoever wants to write to the run meanwhile.
+        What this process is, for whoever wants to write to the run meanwhile; None if the caller has its lock.
     """
     started = time.perf_counter()
     collection, x = source.collection, vectors(source)
@@ -103,7 +103,8 @@ def train_run(
 
     def take() -> None:
         run.check_free()
-        held.enter_context(run.lock(command))
+        if command is not None:
+            held.enter_context(run.lock(command))
         run.begin(run_config(config, store), source)
 
     table = estimate = None

@@ -24,7 +24,7 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata, with_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, Source, Truth, positions
 from ltgcd.data.content_ids import content_digests
-from ltgcd.data.items import Items, Vectors
+from ltgcd.data.items import Vectors
 from ltgcd.data.labels import codes_of, names_of
 from ltgcd.data.sources import labels_table, read_source
 from ltgcd.discovery.assignments import assignments_table, core, names_of_classes
@@ -36,7 +36,7 @@ from ltgcd.run.files import features_checksum
 from ltgcd.run.identity import Comparison, compare_items
 from ltgcd.run.items import Features
 from ltgcd.run.predict import RunModel, embed_new, load_run_model, model_views
-from ltgcd.run.report import draw_report
+from ltgcd.run.report import draw_report, gone_sentence, shown_in_order
 from ltgcd.run.train import Notify, silent, vectors
 from ltgcd.training.methods import method_names
 from ltgcd.training.model import check_extendable
@@ -100,7 +100,11 @@ def _update(
     if table is not before or not run.report_is_current:
         notify("drawing the report")
         x = _features_of_run(run, table, base) if x is None else x
-        draw_report(run, table, x, _shown(run, table))
+        ids = table.column("id").combine_chunks()
+        shown, gone = shown_in_order(run, ids, run.items())
+        if gone:
+            notify(gone_sentence(run, gone, len(ids)))
+        draw_report(run, table, x, shown)
     status = table.column("status").to_numpy(zero_copy_only=False)[len(before) :]
     return {
         "n": len(source.collection),
@@ -174,7 +178,7 @@ def _features_of_run(run: Run, before: pa.Table, base: Path | None) -> NDArray[n
     """Features (N, D) of the run's items, in the order of its assignments."""
     kept = run.features()
     if kept is None and base is not None:
-        source = read_source(base)
+        source = read_source(base, notify=silent)
         kept = Features(source.collection.ids, vectors(source))
         own = Vectors(kept.of(run.labels().ids, run))
         if features_checksum(own) != run.config().get("features_checksum"):
@@ -279,14 +283,6 @@ def _place(
     old = Places(kept[1].xy[at.to_numpy()], kept[1].laid_out)
     n = len(ids_old)
     run.write_places(ids, places_beside(old, x[:n], x[n:], labels, k))
-
-
-def _shown(run: Run, table: pa.Table) -> Items | None:
-    """The images or texts of the run in the order of the assignments, if they can be found."""
-    shown = run.items()
-    if shown is None or (at := pc.index_in(table.column("id").combine_chunks(), shown.ids)).null_count:
-        return None
-    return shown.items.select(at.to_numpy().astype(np.int64))
 
 
 def _difference(before: pa.Table, after: pa.Table) -> dict[str, Any]:

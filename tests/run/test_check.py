@@ -1,0 +1,295 @@
+"""A run under damage and kills: never read as other content, never lost; `ltgcd check` names it and rebuilds it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from conftest import fails, image_bytes, run_cli
+from ltgcd.cli import app
+from ltgcd.common.errors import InputError
+from ltgcd.data.sources import read_source
+from ltgcd.run.check import check_run
+from ltgcd.run.directory import Run
+from ltgcd.run.discover import Embedding, discover_source
+from ltgcd.run.evaluate import evaluate_run
+from ltgcd.run.export import export_run
+from ltgcd.run.predict import load_run_model
+from ltgcd.run.report import report_run
+from ltgcd.run.update import update_run
+
+
+def write(path: Path, true: np.ndarray, y: np.ndarray, prefix: str, seed: int) -> Path:
+    x = (np.eye(6, 12)[true] * 5 + np.random.RandomState(seed).randn(len(true), 12) * 0.4).astype(np.float32)
+    np.savez(path, x=x, y=y, y_true=true, ids=np.array([f"{prefix}{i}" for i in range(len(true))]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with an estimate, and an update that has added a category."""
+    folder = tmp_path_factory.mktemp("check")
+    true = np.arange(240) % 4
+    y = np.where((true < 3) & (np.arange(240) < 120), true, -1)
+    discover_source(read_source(write(folder / "old.npz", true, y, "old", 0)), folder / "run")
+    new = np.repeat([0, 5], 12)
+    update_run(Run(folder / "run"), read_source(write(folder / "new.npz", new, np.full(24, -1), "new", 1)))
+    assert check_run(Run(folder / "run"))["sound"]
+    return folder / "run"
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+def contents(run: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(run)): path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+def test_a_sound_run_is_sound_and_stays_as_it_is(run: Path) -> None:
+    before = contents(run)
+    done = CliRunner().invoke(app, ["check", str(run)])
+    assert done.exit_code == 0 and "is sound" in done.output
+    assert contents(run) == before
+    assert "not a run directory" in fails("check", run.parent)
+
+
+FOLLOWS = ("report.html", "map.npz")
+LOST = ("config.toml", "split.parquet", "k_estimate.json", "metrics.jsonl", "model.toml", "model.safetensors",
+        "assignments.parquet", "items.npz", "updates/001/prototypes.safetensors")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*FOLLOWS, *LOST])
+def test_every_damaged_file_is_named_and_what_follows_is_rebuilt(run: Path, name: str) -> None:
+    whole = (run / name).read_bytes()
+    at = len(whole) // 2
+    (run / name).write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+    done = CliRunner().invoke(app, ["check", str(run), "--json"])
+    result = json.loads(done.stdout)
+    assert done.exit_code == 2 and not result["sound"]
+    named = {Path(problem["file"]).name: problem["follows"] for problem in result["problems"]}
+    owner = {"model.safetensors": "model.toml", "prototypes.safetensors": "assignments.parquet"}
+    assert owner.get(Path(name).name, Path(name).name) in named
+    assert all(problem["what"].endswith(".") and "\n" not in problem["what"] for problem in result["problems"])
+    done = CliRunner().invoke(app, ["check", str(run), "--repair", "--json"])
+    assert done.exit_code == (0 if name in FOLLOWS else 2), done.stdout
+    if name in FOLLOWS:
+        assert check_run(Run(run))["sound"]
+    if name in LOST:
+        assert (run / name).read_bytes() != whole  # nothing is made up
+        (run / name).write_bytes(whole)
+        assert check_run(Run(run), repair=True)["sound"]
+
+
+@pytest.mark.parametrize("name", ["report.html", "map.npz", "model.toml", "items.npz", "k_estimate.json"])
+def test_missing_files_are_named(run: Path, name: str) -> None:
+    (run / name).unlink()
+    assert name in {Path(problem["file"]).name for problem in check_run(Run(run))["problems"]}
+
+
+def test_what_a_kill_left_is_swept(run: Path) -> None:
+    left = [run / ".items.npz.0123.tmp", run / "updates" / "001" / ".x.npz.1.tmp", run / "checkpoint" / "rehearsal-1"]
+    left[2].mkdir(parents=True)
+    for path in (*left[:2], left[2] / "epoch-00001.safetensors", run / "updates" / "007" / "split.parquet"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("half")
+    (run / "mine.tmp").write_text("not ours")
+    assert len(check_run(Run(run))["problems"]) == 5  # three, what is in the third, and an update that does not count
+    with Run(run).lock("the next writer"):
+        assert not any(path.exists() for path in left)
+    assert check_run(Run(run), repair=True)["sound"]
+    assert not (run / "updates" / "007").exists()
+    assert (run / "mine.tmp").read_text() == "not ours"
+
+
+def test_features_follow_from_those_of_the_backbone(tmp_path: Path) -> None:
+    for i in range(18):
+        path = tmp_path / "photos" / ("red", "blue", "unlabelled")[i % 3] / f"{i:02d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(image_bytes(i, (24, 24)))
+    folder = tmp_path / "run"
+    discover_source(read_source(tmp_path / "photos"), folder, k=3, embedding=Embedding(image_size=32))
+    run = Run(folder)
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "m.png").write_bytes(image_bytes(70, (24, 24)))
+    update_run(run, read_source(tmp_path / "more"))
+    ids = run.assignments().column("id").combine_chunks()
+    kept = run.features()
+    assert kept is not None
+    before = kept.of(ids, run)
+    (folder / "items.npz").write_bytes(b"PK")
+    result = check_run(run, repair=True)
+    assert result["sound"] and [Path(path).name for path in result["repaired"]] == ["items.npz"]
+    kept = run.features()
+    assert kept is not None and np.array_equal(kept.of(ids, run), before)
+    # One deleted photo, and one that is another now: said, and in nobody's way.
+    (tmp_path / "photos" / "red" / "00.png").unlink()
+    (tmp_path / "photos" / "red" / "03.png").write_bytes(image_bytes(99, (24, 24)))
+    result = check_run(run)
+    assert result["sound"] and len(result["notes"]) == 2
+    assert "'red/00.png'" in result["notes"][0] and "'red/03.png'" in result["notes"][1]
+    said: list[str] = []
+    assert report_run(run, progress=said.append)["n_gone"] == 1
+    assert any("1 of the 19 images" in sentence for sentence in said)
+    sources = (None, tmp_path / "photos")
+    for number, source in enumerate(sources):
+        done = export_run(run, "folders", tmp_path / f"sorted{number}", source=source)
+        assert any("left out" in note for note in done["notes"])
+        assert export_run(run, "csv", tmp_path / f"{number}.csv", source=source)["n"] == 19
+    assert report_run(run, tmp_path / "photos")["n_gone"] == 2  # nor is the update's in that folder
+    with pytest.raises(InputError, match="lies in the source"):
+        export_run(run, "folders", tmp_path / "photos" / "sorted")
+    # Moved with everything gone: ids are shown, and --source is asked for.
+    shutil.move(tmp_path / "photos", tmp_path / "elsewhere")
+    shutil.move(tmp_path / "more" / "m.png", tmp_path / "elsewhere" / "m.png")
+    said.clear()
+    assert report_run(run, progress=said.append)["n_gone"] == 19
+    assert any("--source" in sentence for sentence in said)
+    assert report_run(run, tmp_path / "elsewhere")["n_gone"] == 1
+    with pytest.raises(InputError, match="--source"):
+        export_run(run, "folders", tmp_path / "none")
+
+
+# ---------------------------------------------------------------- any damage
+
+READERS: dict[str, Callable[[Run], Any]] = {
+    "config.toml": lambda run: run.config(),
+    "split.parquet": lambda run: [run.labels().ids, run.labels().y.tolist(), run.labels().class_names],
+    "k_estimate.json": lambda run: run.estimate(),
+    "metrics.jsonl": lambda run: run.epochs(),
+    "model.toml": lambda run: run.read_model()[1],
+    "assignments.parquet": lambda run: (run.assignments().to_pylist(), run.class_count(), run.updates),
+    "items.npz": lambda run: run.features() and (run.features().ids.to_pylist(), run.features().x.tobytes()),  # type: ignore[union-attr]
+    "updates/001/split.parquet": lambda run: load_run_model(run) and None,
+    "updates/001/prototypes.safetensors": lambda run: [a.tobytes() for a in (run.read_update(1) or {}).values()],
+}
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from(sorted(READERS)),
+    kind=st.sampled_from(["flip", "flip", "flip", "cut", "insert", "zero", "replace"]),
+    place=st.floats(0, 1, exclude_max=True),
+    bits=st.integers(1, 255),
+    junk=st.binary(max_size=20),
+)
+def test_any_damage_is_a_sentence_or_without_effect(
+    finished: Path, name: str, kind: str, place: float, bits: int, junk: bytes
+) -> None:
+    """Never a traceback, and never other content. Files that people may edit by hand are no exception."""
+    path, run = finished / name, Run(finished)
+    whole = path.read_bytes()
+    expected = READERS[name](run)
+    at = int(place * len(whole))
+    damaged = {
+        "flip": whole[:at] + bytes([whole[at] ^ bits]) + whole[at + 1 :],
+        "cut": whole[:at],
+        "insert": whole[:at] + junk + whole[at:],
+        "zero": whole[:at] + bytes(len(whole[at : at + 64])) + whole[at + 64 :],
+        "replace": junk,
+    }[kind]
+    path.write_bytes(damaged)
+    try:
+        found = READERS[name](run)
+        # Without its checksum a file counts as another tool's: whole lines of the epochs may be cut away at the end.
+        if name == "metrics.jsonl":
+            assert found == expected[: len(found)]
+        else:
+            assert found == expected
+    except InputError as error:
+        assert "\n" not in str(error)
+        assert str(finished) in str(error)
+    finally:
+        path.write_bytes(whole)
+
+
+def test_a_run_that_another_tool_rewrote_is_a_sentence_everywhere(run: Path, finished: Path) -> None:
+    table = pq.read_table(run / "assignments.parquet")
+    pq.write_table(table.replace_schema_metadata(None), run / "assignments.parquet")
+    old = finished.parent / "old.npz"
+    for arguments in (("update", run, old), ("predict", run, old), ("discover", old, "--out", run)):
+        assert "rewritten by another tool" in fails(*arguments)
+    pq.write_table(table.set_column(2, "name", pa.array(["x"] * len(table))), run / "assignments.parquet")
+    for arguments in (("update", run, old), ("evaluate", run), ("report", run), ("predict", run, old)):
+        assert "another tool changed it" in fails(*arguments)
+
+
+# ---------------------------------------------------------------- kills
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_an_update_killed_at_any_file_operation_loses_nothing(finished: Path, tmp_path: Path) -> None:
+    """The process dies before the first, the second … file takes its name; each time the same command goes on."""
+    true = np.repeat([1, 4], 10)
+    new = write(tmp_path / "more.npz", true, np.full(20, -1), "more", 3)
+    whole = Path(shutil.copytree(finished, tmp_path / "whole"))
+    source = read_source(new)
+    update_run(Run(whole), source)
+    expected, old = Run(whole).assignments(), Run(finished).assignments()
+    kills = 0
+    for number in range(60):
+        folder = Path(shutil.copytree(finished, tmp_path / f"run{number}"))
+        if _dies_at(number, lambda folder=folder: update_run(Run(folder), source)):  # type: ignore[misc]
+            kills += 1
+        else:
+            break
+        run = Run(folder)
+        state = run.assignments()
+        assert state.equals(old) or state.equals(expected)
+        evaluate_run(run)
+        update_run(run, source)
+        assert run.assignments().equals(expected)
+        assert run.labels().ids.equals(Run(whole).labels().ids)
+        assert check_run(run)["sound"], check_run(run)
+        assert not list(folder.rglob("*.tmp"))
+        shutil.rmtree(folder)
+    assert kills >= 6  # own labels and prototypes, features, map, assignments, labels, page
+
+
+def _dies_at(number: int, work: Callable[[], object]) -> bool:
+    """Do the work in a process that is killed at its n-th renaming; whether it was."""
+    child = os.fork()
+    if child == 0:
+        count, real = 0, Path.replace
+
+        def replace(self: Path, target: Path) -> Path:
+            nonlocal count
+            if count == number:
+                os._exit(9)
+            count += 1
+            return real(self, target)
+
+        Path.replace = replace  # type: ignore[method-assign, assignment]
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, 9)
+    return status == 9
+
+
+def test_every_command_that_writes_is_told_who_holds_the_run(run: Path, finished: Path) -> None:
+    old = finished.parent / "old.npz"
+    with Run(run).lock("ltgcd update"):
+        for arguments in (
+            ("update", run, old), ("predict", run, old), ("report", run), ("discover", old, "--out", run),
+            ("train", old, "--out", run), ("check", run, "--repair"),
+        ):  # fmt: skip
+            done = run_cli(*arguments, "--json")
+            assert done.code == 2, arguments
+            assert f"is being written to by ltgcd update (process {os.getpid()})" in done.json["error"]
