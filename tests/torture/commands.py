@@ -135,8 +135,9 @@ class Running:
             main()
         except SystemExit as done:
             code = done.code if isinstance(done.code, int) else 0 if done.code is None else 1
-        except KeyboardInterrupt:
-            traceback.print_exc()
+        except KeyboardInterrupt as error:
+            if error.__traceback__ and error.__traceback__.tb_next:  # else it came before the command had begun
+                traceback.print_exc()
             code = 130
         except BaseException:
             traceback.print_exc()

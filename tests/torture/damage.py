@@ -18,6 +18,8 @@ from .problems import PHOTOS, RUN, World
 from .promise import LOST, SILENT, Labels, broken, check_end, check_kept, check_untouched, labels_of, snapshot
 
 COMMANDS = ("report", "predict", "update", "export", "evaluate", "again", "check")
+# Damage that leaves other bytes in a file: a checksum tells.
+CHANGED_BYTES = (": flip", ": truncate", ": zeros")
 # Words with which a command tells that it noticed.
 NOTICED = ("damaged", "rebuilt", "restored", "checksum", "can't be read", "missing", "drawn again", "made again")
 
@@ -133,8 +135,10 @@ DAMAGES: tuple[Callable[[Path, random.Random], None], ...] = (
 def draw_damage(random: random.Random, run: Path) -> str:
     """Damage a file of a run; returns what was done."""
     path = random.choice([path for path in _files(run) if path.stat().st_size])
-    change = random.choice(DAMAGES)
+    change, before = random.choice(DAMAGES), path.read_bytes()
     change(path, random)
+    if path.is_file() and path.read_bytes() == before:
+        return f"{path.relative_to(run)}: unchanged"
     return f"{path.relative_to(run)}: {change.__name__}"
 
 
@@ -150,6 +154,7 @@ def trial(random: random.Random, folder: Path, world: World) -> int:
     old = labels_of(folder / RUN)
     done = draw_damage(random, folder / RUN)
     name = done.split(":")[0]
+    damaged = snapshot(folder / RUN)
     for command in random.sample(COMMANDS, random.randint(1, 2)):
         arguments, made = _arguments(world, problem, command)
         if arguments is None:
@@ -159,8 +164,12 @@ def trial(random: random.Random, folder: Path, world: World) -> int:
         held = snapshot(folder / RUN)
         ended = run(*arguments, cwd=folder)
         story = f"{ended.command} [{done}, after {'+'.join(steps) or 'no update'}]"
-        check_end(ended, allowed=(0, 1, 2) if command == "check" else (0, 2))
+        check_end(ended)
         check_untouched(users, snapshot(folder, own), story)
+        if command == "check":
+            is_there = held == damaged  # else the command before may have made the file again
+            _check_found(random, folder, done if is_there else "", old, ended, story)
+            continue
         if ended.code == 2:
             _check_refused(folder / RUN, held, story)
             continue
@@ -172,6 +181,21 @@ def trial(random: random.Random, folder: Path, world: World) -> int:
         if command == "update" and "b" not in steps:
             steps = (*steps, "b")  # the next command is compared with a run that has them, too
     return 1
+
+
+def _check_found(random: random.Random, folder: Path, damage: str, old: Labels, done: Done, story: str) -> None:
+    """``check`` sees that bits were changed; what it repairs is as it was, and what it can't repair it leaves."""
+    if done.code == 0 and done.json["sound"] and damage.endswith(CHANGED_BYTES):
+        broken(SILENT, f"{story} finds nothing")
+    if done.code == 0 or random.random() < 0.5:
+        return
+    kept = (folder / RUN / "assignments.parquet").is_file() and "assignments" not in damage
+    repaired = check_end(run("check", RUN, "--repair", "--json", cwd=folder))
+    if kept:
+        _check_labels(folder / RUN, old, f"{story}, then --repair")
+    if repaired.code == 0:
+        check_end(run("check", RUN, "--json", cwd=folder), allowed=(0,))
+        _check_labels(folder / RUN, old, f"{story}, then --repair")
 
 
 def _check_refused(run: Path, held: dict[str, str], story: str) -> None:
@@ -207,10 +231,7 @@ def _arguments(world: World, problem: str, command: str) -> tuple[tuple[str, ...
         return ("report", RUN, *base, "--json"), RUN
     if command == "evaluate":
         return (None if problem == PHOTOS else ("evaluate", RUN, "--json")), RUN
-    from ltgcd.cli import app
-
-    there = any((c.name or getattr(c.callback, "__name__", "")) == "check" for c in app.registered_commands)
-    return ("check", RUN, "--json") if there else None, RUN
+    return ("check", RUN, "--json"), RUN
 
 
 _kept: dict[tuple[str, ...], object] = {}
