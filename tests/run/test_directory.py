@@ -32,7 +32,7 @@ def test_no_other_code_knows_the_files_of_a_run() -> None:
     found = {
         f"{path.relative_to(package).as_posix()}:{number}: {line.strip()}"
         for path in package.rglob("*.py")
-        if path.relative_to(package).as_posix() not in ("run/directory.py", hub)
+        if path.relative_to(package).as_posix() not in ("run/paths.py", hub)
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if pattern.search(line)
     }

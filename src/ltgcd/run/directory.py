@@ -1,19 +1,4 @@
-"""`Run`: a run directory. No other code knows the names of its files, its lock or its versions.
-
-=========================  =============================================================================================
-``config.toml``            what decides the result, with checksums of what went in; a folder with one is a run
-``split.parquet``          id, label and, for evaluation, y_true of every item
-``k_estimate.json``        the estimate of the number of classes, with its evidence
-``metrics.jsonl``          a line an epoch; ``tensorboard/`` has the same curves where TensorBoard is installed
-``checkpoint/``            the last epochs of training and of the rehearsals, for a run that was stopped
-``model.*``                the classifier (safetensors) and its description (TOML)
-``assignments.parquet``    id, label, name, status, confidence of every item; a run that has it is finished
-``items.*``, ``map.npz``   features of the items, where they are or what they say, their places on the map
-``features/``              what the backbone made of images or texts
-``updates/001`` …          what each update added
-``report.html``            the page
-=========================  =============================================================================================
-"""
+"""`Run`: a run directory. No other code knows its lock or its versions; the names of its files are in `run.paths`."""
 
 from __future__ import annotations
 
@@ -21,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -72,36 +57,11 @@ from ltgcd.run.items import (
     write_items,
 )
 from ltgcd.run.labels import RunLabels, later_labels, read_run_labels, with_later_labels, with_updates
+from ltgcd.run.paths import CHECKPOINTS, EMBEDDED, METRICS, PROTOTYPES, TENSORBOARD, UPDATES, files_of
 from ltgcd.training.checkpoints import Checkpoints, read_tensors, write_tensors
 
 FORMAT = 2  # of the run directory; raised when older ones can no longer be read
-METRICS = "metrics.jsonl"
 PAGE = "report"  # what the page is sealed as, see `ltgcd.common.outputs`
-
-
-class RunFiles(NamedTuple):
-    """Where the files of a run are, whether they are there or not."""
-
-    config: Path
-    labels: Path
-    estimate: Path
-    metrics: Path
-    tensors: Path
-    model: Path
-    assignments: Path
-    features: Path
-    items: Path
-    images: Path
-    map: Path
-    report: Path
-    predictions: Path
-
-
-def files_of(folder: Path) -> RunFiles:
-    """The files of the run in a folder."""
-    names = ("config.toml", "split.parquet", "k_estimate.json", METRICS, "model.safetensors", "model.toml")
-    more = ("items.npz", "items.parquet", "images.parquet", "map.npz", "report.html", "predictions.parquet")
-    return RunFiles(*(folder / name for name in (*names, "assignments.parquet", *more)))
 
 
 class Run:
@@ -117,8 +77,8 @@ class Run:
         self.folder = Path(folder)
         self.files = files_of(self.folder)
         self.report, self.predictions = self.files.report, self.files.predictions
-        self.embedded = self.folder / "features"
-        self._checkpoints, self._updates = self.folder / "checkpoint", self.folder / "updates"
+        self.embedded = self.folder / EMBEDDED
+        self._checkpoints, self._updates = self.folder / CHECKPOINTS, self.folder / UPDATES
 
     def __str__(self) -> str:
         return str(self.folder)
@@ -146,6 +106,14 @@ class Run:
             for path in folder.iterdir()
         ):
             raise InputError(f"{folder} is not empty and holds no run of ltgcd; give a new folder with --out.")
+
+    def check_not_updated(self) -> None:
+        """Refuse to write a run again that has got more items since."""
+        if self.finished and self.class_count() and self.updates:
+            raise InputError(
+                f"{self} has been updated {self.updates} times since it was finished; add to it with 'ltgcd update', "
+                "draw its page with 'ltgcd report', or start again in a new folder with --out."
+            )
 
     def _is_leftover(self, path: Path) -> bool:
         """Whether a file is a run's own table of labels, and not the work of ``ltgcd split``."""
@@ -284,7 +252,7 @@ class Run:
         except ImportError:
             return
         # A writer for each epoch: nothing is held open, and an epoch trained again takes the place of the first.
-        with SummaryWriter(str(self.folder / "tensorboard"), purge_step=line["epoch"]) as writer:
+        with SummaryWriter(str(self.folder / TENSORBOARD), purge_step=line["epoch"]) as writer:
             for name, value in line.items():
                 if isinstance(value, int | float) and name != "epoch":
                     writer.add_scalar(name, value, line["epoch"])
@@ -420,7 +388,7 @@ class Run:
 
     def update_features(self, number: int) -> Path:
         """Folder for what the backbone makes of the new images or texts of an update."""
-        return self._update(number) / "features"
+        return self._update(number) / EMBEDDED
 
     def write_update(self, number: int, labels: pa.Table, appended: dict[str, NDArray[Any]]) -> None:
         """Keep what is an update's own: labels that came with it, and prototypes of the classes it appends.
@@ -443,7 +411,7 @@ class Run:
         return {name: tensor.numpy() for name, tensor in tensors.items()}
 
     def _prototypes(self, number: int) -> Path:
-        return self._update(number) / "prototypes.safetensors"
+        return self._update(number) / PROTOTYPES
 
     def settle_labels(self) -> None:
         """Bring the table of labels up to the assignments: the labels of an update are added after it counts."""

@@ -97,7 +97,7 @@ def discover_source(
     config = _configured(source, embedding, store, k, method, rehearsals, labels_from, random_state)
     # One lock from here to the end: an update between two steps would be undone by the next one.
     with run.lock("ltgcd discover"):
-        _check_not_updated(run)
+        run.check_not_updated()
         if isinstance(collection.items, Vectors):
             embedded, items, skipped = source, _shown(store, source), 0
         else:
@@ -191,13 +191,3 @@ def _shown(store: FeatureStore | None, source: Source) -> Collection | None:
         return None
     at = pc.index_in(source.collection.ids, held.ids)
     return None if at.null_count else held.select(at.to_numpy())
-
-
-def _check_not_updated(run: Run) -> None:
-    """Refuse to go on with a run that has got more items since."""
-    updates = run.updates if run.finished and run.class_count() else 0
-    if updates:
-        raise InputError(
-            f"{run} has been updated {updates} times since it was finished; add to it with 'ltgcd update', draw its "
-            "page with 'ltgcd report', or start again in a new folder with --out."
-        )

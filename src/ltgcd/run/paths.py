@@ -1,0 +1,62 @@
+"""The names of the files of a run directory: no other code knows them.
+
+=========================  =============================================================================================
+``config.toml``            what decides the result, with checksums of what went in; a folder with one is a run
+``split.parquet``          id, label and, for evaluation, y_true of every item; what people said later
+``k_estimate.json``        the estimate of the number of classes, with its evidence
+``metrics.jsonl``          a line an epoch; ``tensorboard/`` has the same curves where TensorBoard is installed
+``checkpoint/``            the last epochs of training and of the rehearsals, for a run that was stopped
+``model.*``                the classifier (safetensors) and its description (TOML)
+``assignments.parquet``    id, label, name, status, confidence of every item; a run that has it is finished
+``items.*``, ``map.npz``   features of the items, where they are or what they say, their places on the map
+``features/``              what the backbone made of images or texts
+``updates/001`` …          what each update added
+``report.html``            the page
+``predictions.parquet``    labels of other items, by ``ltgcd predict`` without --out
+=========================  =============================================================================================
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+METRICS, PROTOTYPES = "metrics.jsonl", "prototypes.safetensors"
+CHECKPOINTS, UPDATES, EMBEDDED, TENSORBOARD = "checkpoint", "updates", "features", "tensorboard"
+
+
+class RunFiles(NamedTuple):
+    """Where the files of a run are, whether they are there or not."""
+
+    config: Path
+    labels: Path
+    estimate: Path
+    metrics: Path
+    tensors: Path
+    model: Path
+    assignments: Path
+    features: Path
+    items: Path
+    images: Path
+    map: Path
+    report: Path
+    predictions: Path
+
+
+def files_of(folder: Path) -> RunFiles:
+    """The files of the run in a folder."""
+    return RunFiles(
+        config=folder / "config.toml",
+        labels=folder / "split.parquet",
+        estimate=folder / "k_estimate.json",
+        metrics=folder / METRICS,
+        tensors=folder / "model.safetensors",
+        model=folder / "model.toml",
+        assignments=folder / "assignments.parquet",
+        features=folder / "items.npz",
+        items=folder / "items.parquet",
+        images=folder / "images.parquet",
+        map=folder / "map.npz",
+        report=folder / "report.html",
+        predictions=folder / "predictions.parquet",
+    )
