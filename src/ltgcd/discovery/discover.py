@@ -12,6 +12,7 @@ nor the numbers or names of the classes change an answer.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -22,6 +23,7 @@ from torch import nn
 
 from ltgcd.class_number.estimate import KEstimate, LabelsFrom, estimate_k, labels_origin
 from ltgcd.common.errors import InputError
+from ltgcd.data.check import doubts_about
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.order import ContentOrder, content_order
 from ltgcd.discovery.rehearsal import PARTS, rehearse
@@ -241,6 +243,8 @@ def discover(task: Task, config: DiscoveryConfig, hooks: Hooks | None = None) ->
     """
     hooks = hooks or Hooks()
     check_class_number(config.k, task.n_old, len(task.x))
+    for doubt in doubts_about(task.x, task.y):  # what no answer can come from is refused there
+        warnings.warn(doubt, stacklevel=2)
     k, estimate = _class_number(task, config, hooks)
     order = content_order(task.x, task.y, task.n_old)
     views = task.views.select(order.rows) if task.views is not None else None

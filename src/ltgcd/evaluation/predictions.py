@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Truth, check_unique
-from ltgcd.data.labels import codes_of, is_number, label_names, read_csv, sorted_names, strings
+from ltgcd.data.labels import codes_of, is_number, label_names, read_csv, sorted_names, stored_labels, strings
 from ltgcd.data.parquet import read_parquet
 from ltgcd.data.sources import encode_labels, read_source
 from ltgcd.evaluation.metric import Evaluation, evaluate_assignments
@@ -35,7 +35,8 @@ def evaluate_predictions(path: Path, truth: Path | None = None, n_old: int | Non
     ids = strings(table.column("id"), "id", path) if "id" in columns else None
     if ids is not None:
         check_unique(ids, path)
-    predicted = label_names(table.column("label"), path)
+    predicted = stored_labels(table, "label", path)
+    assert predicted is not None
     if truth is not None:
         if ids is None:
             raise InputError(f"{path} has no column 'id' to join it with {truth}; add one.")
