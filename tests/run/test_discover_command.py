@@ -109,3 +109,29 @@ def test_embeddings_have_no_views(tmp_path: Path) -> None:
     source: Source = digits_source()
     with pytest.raises(InputError, match="taken as they are"):
         discover_source(source, tmp_path / "run", embedding=Embedding(views=4))
+
+
+def photos(folder: Path, first: int) -> Path:
+    """Eighteen pictures of three shades, two of them partly labelled, named from a number on."""
+    random = np.random.RandomState(first)
+    for number in range(18):
+        shade = ((200, 60, 60), (60, 200, 60), (60, 60, 200))[number % 3]
+        name = ("red", "green", "unlabelled")[number % 3] if number < 9 else "unlabelled"
+        pixels = np.clip(np.array(shade) + random.normal(0, 40, (24, 24, 3)), 0, 255).astype(np.uint8)
+        path = folder / name / f"{first + number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(path)
+    return folder
+
+
+def test_another_source_is_refused_before_it_is_embedded(tmp_path: Path) -> None:
+    """A folder that holds another run is left as it is: nothing is embedded into it."""
+    run, mine, other = tmp_path / "run", photos(tmp_path / "mine", 0), photos(tmp_path / "other", 100)
+    first = run_cli("discover", mine, "--k", 3, "--image-size", 32, "--out", run, "--json")
+    assert first.code == 0, first.err
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    for arguments in ((other, "--k", 3), (mine, "--k", 4), (mine, "--k", 3, "--seed", 1)):
+        done = run_cli("discover", *arguments, "--image-size", 32, "--out", run, "--json")
+        assert done.code == 2 and "another run" in done.json["error"], done.err
+        assert "· embedding" not in done.err
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before

@@ -158,12 +158,28 @@ class Run:
         decisive = {**config, "labels_checksum": checksum, "features_checksum": features}
         if self.files.config.is_file():
             if self.config() != decisive:
-                raise InputError(f"{self} holds another run; give a new folder with --out, or remove this one.")
+                raise self._another_run()
             return
         self.check_free()
         write_table(self.files.labels, table)
         # The configuration is written last: a folder with one is a run.
         write_toml(self.files.config, {"format": FORMAT, "run": decisive, "versions": versions()})
+
+    def check_same(self, config: dict[str, Any], ids: pa.StringArray) -> None:
+        """Refuse a run of other settings, or of items that are not among `ids`, before anything is computed.
+
+        `config` is what `begin` will be given, as far as it is known before there are features.
+        """
+        if not self.begun:
+            return
+        later = {"labels_checksum", "features_checksum", "features"}
+        held = {key: value for key, value in self.config().items() if key not in later}
+        asked = {key: value for key, value in config.items() if key not in later}
+        if held != asked or not pc.all(pc.is_in(self.labels().ids, ids)).as_py():
+            raise self._another_run()
+
+    def _another_run(self) -> InputError:
+        return InputError(f"{self} holds another run; give a new folder (--out), or remove this one.")
 
     @property
     def begun(self) -> bool:

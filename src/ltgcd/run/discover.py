@@ -20,7 +20,7 @@ from ltgcd.report.pictures import Pictures
 from ltgcd.run.directory import Run
 from ltgcd.run.evaluate import accuracies
 from ltgcd.run.report import draw_report
-from ltgcd.run.train import Finished, Notify, regime_for, silent, train_run, vectors
+from ltgcd.run.train import Finished, Notify, regime_for, run_config, silent, train_run, vectors
 
 IMAGE_SIZE = 128  # four times faster than the network's own size, and as good for small pictures
 
@@ -98,6 +98,7 @@ def discover_source(
     # One lock from here to the end: an update between two steps would be undone by the next one.
     with run.lock("ltgcd discover"):
         run.check_not_updated()
+        run.check_same(run_config(config, None), collection.ids)
         if isinstance(collection.items, Vectors):
             embedded, items, skipped = source, _shown(store, source), 0
         else:
