@@ -171,3 +171,28 @@ def test_two_updates_at_once_lose_nothing(tmp_path: Path) -> None:
             assert run_cli("update", tmp_path / "run", tmp_path / f"{name}.npz").code == 0
     ids = set(Run(tmp_path / "run").assignments().column("id").to_pylist())
     assert {"a0", "b29", "c29"} <= ids and len(ids) == 260
+
+
+def test_vectors_that_no_answer_can_come_from_take_no_folder(tmp_path: Path) -> None:
+    np.savez(tmp_path / "zero.npz", x=np.zeros((30, 4), np.float32), y=np.where(np.arange(30) < 10, 0, -1))
+    done = run_cli("train", tmp_path / "zero.npz", "--k", 2, "--out", tmp_path / "run", "--json")
+    assert done.code == 2 and "are zero" in done.json["error"], done.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_damaged_part_of_an_old_update_does_not_spoil_the_next(tmp_path: Path) -> None:
+    random = np.random.RandomState(0)
+    true = np.arange(160) % 4
+    x = (np.eye(4, 8)[true] * 4 + random.randn(160, 8)).astype(np.float32)
+    y = np.where((true < 3) & (random.rand(160) < 0.5), true, -1)
+    np.savez(tmp_path / "a.npz", x=x, y=y, ids=[f"a{i}" for i in range(160)])
+    for name in "bc":
+        np.savez(tmp_path / f"{name}.npz", x=x[:20] + random.randn(20, 8) * 0.1, ids=[f"{name}{i}" for i in range(20)])
+    run = tmp_path / "run"
+    assert run_cli("discover", tmp_path / "a.npz", "--k", 4, "--out", run).code == 0
+    assert run_cli("update", run, tmp_path / "b.npz").code == 0
+    (run / "updates" / "001" / "split.parquet").write_bytes(b"PAR1 no more")
+    done = run_cli("update", run, tmp_path / "c.npz", "--json")
+    labels, table = Run(run).labels(), Run(run).assignments()
+    assert len(labels.ids) == len(table), "the labels and the assignments are of the same items"
+    assert done.code == 0 and len(table) == 200, done.err

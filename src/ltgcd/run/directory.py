@@ -431,11 +431,16 @@ class Run:
 
     def settle_labels(self) -> None:
         """Bring the table of labels up to the assignments: the labels of an update are added after it counts."""
-        if not self.labels_are_settled:
-            paths = [self._update(number) / self.files.labels.name for number in range(1, self.updates + 1)]
-            write_table(
-                self.files.labels, with_updates(read_table(self.files.labels), [read_table(path) for path in paths])
-            )
+        held = read_table(self.files.labels)
+        missing, number, parts = len(self.assignments()) - len(held), self.updates, list[pa.Table]()
+        if missing <= 0:
+            return
+        # From the last update on: what is settled already need not be read again, and may be damaged.
+        while missing > 0 and number > 0:
+            part = read_table(self._update(number) / self.files.labels.name)
+            is_new = pc.invert(pc.is_in(part.column("id"), held.column("id").combine_chunks()))
+            missing, number, parts = missing - (pc.sum(is_new).as_py() or 0), number - 1, [part, *parts]
+        write_table(self.files.labels, with_updates(held, parts))
 
     @property
     def labels_are_settled(self) -> bool:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ltgcd.class_number.estimate import KEstimate, estimate_k
 from ltgcd.common.errors import InputError
+from ltgcd.data.check import doubts_about
 from ltgcd.data.collection import Collection, Source, positions
 from ltgcd.data.items import Vectors
 from ltgcd.discovery.assignments import assignments_table
@@ -98,6 +99,7 @@ def train_run(
         assert store is not None
         tail = backbone_of(store.key, weights).tail  # refused before the folder is taken
         task = task._replace(views=CachedViews(store, rows_in(store, collection)), tail=tail)
+    doubts_about(task.x, task.y)  # what no answer can come from is refused before the folder is taken, too
     run, world = Run(folder), join_world()
     notify = notify if world.first else silent
 
