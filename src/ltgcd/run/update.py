@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata, with_metadata
-from ltgcd.data.collection import UNLABELLED, Collection, Source, Truth, positions
+from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
 from ltgcd.data.content_ids import content_digests
 from ltgcd.data.items import Vectors
 from ltgcd.data.labels import codes_of, names_of
@@ -139,12 +139,7 @@ def _compare(run: Run, new: Collection, before: pa.Table) -> Comparison:
 
 def _renamed(source: Source, compared: Comparison) -> Source:
     """The source with the new items under the ids that they get in the run."""
-    collection, truth = source
-    ids = pc.if_else(pa.array(compared.is_new), compared.ids, collection.ids)
-    return Source(
-        Collection(ids, collection.items, collection.y, collection.class_names),
-        None if truth is None else Truth(ids, truth.y_true, truth.class_names, truth.n_old),
-    )
+    return source.with_ids(pc.if_else(pa.array(compared.is_new), compared.ids, source.collection.ids))
 
 
 def _keep_labels(run: Run, new: Collection, compared: Comparison) -> int:

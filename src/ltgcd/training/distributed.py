@@ -7,6 +7,7 @@ train …``.
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -122,6 +123,13 @@ def join_world() -> World:
             dist.init_process_group("cpu:gloo,cuda:nccl", timeout=TIMEOUT)
         else:
             dist.init_process_group("gloo", timeout=TIMEOUT)
+        atexit.register(_leave)
     if dist.get_world_size() != size:
         raise RuntimeError(f"{size} processes were asked for, but {dist.get_world_size()} joined.")
     return World(dist.get_rank(), size)
+
+
+def _leave() -> None:
+    """Let go of the other processes at the end: gloo's threads must be joined, or the interpreter dies at exit."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
