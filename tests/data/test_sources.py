@@ -162,7 +162,8 @@ def test_only_evaluation_and_the_border_name_the_truth() -> None:
         "evaluation/metric.py",
         "evaluation/predictions.py",
         "run/evaluate.py",  # scores a finished run
-        "run/paths.py",  # says in which file of a run it is, for evaluation
+        "run/directory.py",  # stores it beside a run, for evaluation
+        "run/paths.py",  # says in which file of a run it is
         "run/labels.py",  # the table of a run's labels that holds it
         "bench/cells.py",  # scores finished runs, and λ of S with true labels
         "bench/density_map.py",  # draws it beside what was selected without it

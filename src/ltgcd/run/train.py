@@ -99,8 +99,9 @@ def train_run(
         assert store is not None
         tail = backbone_of(store.key, weights).tail  # refused before the folder is taken
         task = task._replace(views=CachedViews(store, rows_in(store, collection)), tail=tail)
-    doubts_about(task.x, task.y)  # what no answer can come from is refused before the folder is taken, too
     run, world = Run(folder), join_world()
+    if not run.begun:
+        doubts_about(task.x, task.y)  # what no answer can come from is refused before the folder is taken, too
     notify = notify if world.first else silent
 
     def take() -> None:
