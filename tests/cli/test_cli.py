@@ -160,6 +160,18 @@ def test_stopped_by_sigterm_is_as_by_ctrl_c(tmp_path: Path) -> None:
     assert not list((tmp_path / "run").rglob("*.tmp"))
 
 
+def test_a_command_called_from_python_leaves_signals_as_they_are(npz) -> None:
+    import signal
+
+    from typer.testing import CliRunner
+
+    from ltgcd.cli import app
+
+    before = signal.getsignal(signal.SIGTERM)
+    assert CliRunner().invoke(app, ["inspect", str(npz())]).exit_code == 0
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_a_result_that_nobody_can_read_is_a_sentence(npz, options: tuple[str, ...]) -> None:

@@ -8,7 +8,8 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,10 +65,8 @@ def report(work: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any]], 
     """Do the work and print its result; turn bad input into a sentence and exit 2, Ctrl-C into exit 130."""
     from ltgcd.common.errors import InputError
 
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _stop)
     try:
-        with warnings.catch_warnings():
+        with _stopped_by_sigterm(), warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = lambda message, *_place, **_rest: status(str(message))  # the place helps no user
             result = work()
@@ -96,9 +95,21 @@ def report(work: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any]], 
         raise typer.Exit(2) from None
 
 
-def _stop(_signal: int, _frame: object) -> None:
-    """SIGTERM is Ctrl-C: what is half written is removed, and locks are let go."""
-    raise KeyboardInterrupt
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """Take SIGTERM for Ctrl-C: what is half written is removed, and locks are let go. Afterwards it is what it was."""
+    if threading.current_thread() is not threading.main_thread():  # only there may a handler be set
+        yield
+        return
+
+    def stop(_signal: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _give_up_stdout() -> None:
