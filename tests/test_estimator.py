@@ -374,3 +374,24 @@ def test_empty_strings_are_no_class(digits):
         CategoryDiscovery(n_classes=10, epochs=1, rehearsals=0).fit(x, labels)
     model = CategoryDiscovery(n_classes=10, epochs=1, rehearsals=0, unlabelled="").fit(x, labels)
     assert "" not in model.classes_
+
+
+def test_a_page_replaces_only_a_page(fitted, tmp_path):
+    (tmp_path / "thesis.html").write_text("years of work")
+    with pytest.raises(InputError):
+        fitted.report(tmp_path / "thesis.html")
+    assert (tmp_path / "thesis.html").read_text() == "years of work"
+    fitted.report(tmp_path / "page.html", title="First")
+    fitted.report(tmp_path / "page.html", title="Second")
+    assert "Second" in (tmp_path / "page.html").read_text()
+
+
+def test_saving_again_does_not_undo_an_update(digits, tmp_path):
+    x, y, _ = digits
+    model = CategoryDiscovery(n_classes=10, epochs=1, rehearsals=0).fit(x, y)
+    folder = model.save(tmp_path / "m")
+    np.savez(tmp_path / "new.npz", x=x[:20] + np.float32(0.01), ids=[f"n{i}" for i in range(20)])
+    assert run_cli("update", folder, tmp_path / "new.npz").code == 0
+    with pytest.raises(InputError, match="updated"):
+        model.save(folder)
+    assert len(Run(folder).assignments()) == len(x) + 20

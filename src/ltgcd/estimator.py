@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ltgcd.class_number.estimate import KEstimate
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import atomic_path
+from ltgcd.common.outputs import check_output, output_path
 from ltgcd.data.any_labels import KINDS, as_array, encode_labels_of_any_kind, kind_of, with_novel_labels
 from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
 from ltgcd.data.items import ImageFiles, Items, Texts, Vectors
@@ -31,7 +31,7 @@ from ltgcd.features.views import CachedViews, VectorViews, Views
 from ltgcd.report.categories import Category, describe_categories
 from ltgcd.report.layout import places_on_map
 from ltgcd.report.page import Report, report_html
-from ltgcd.run.directory import Run
+from ltgcd.run.directory import PAGE, Run
 from ltgcd.run.predict import load_run_model
 from ltgcd.run.train import described_estimate, kept_estimate, run_config
 from ltgcd.training.config import Preset
@@ -360,6 +360,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             Name on the page.
         """
         check_is_fitted(self)
+        check_output(Path(path), PAGE)
         collection, table = self._collection(items, ids), self._table(ids)
         estimate = self.k_estimate_
         html = report_html(
@@ -376,7 +377,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                 title=title,
             )
         )
-        with atomic_path(Path(path)) as temporary:
+        with output_path(Path(path), PAGE) as temporary:
             temporary.write_text(html, encoding="utf-8")
         return Path(path)
 
@@ -433,6 +434,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         collection = Collection(every, Vectors(self._x), place[self._given], names)
         run.check_free()
         with run.lock("CategoryDiscovery.save"):
+            run.check_not_updated()  # what a command has added since is not put back
             run.begin(config, Source(collection, None))
             tensors, description = self._fitted.state()
             note = {"class_names": list(names[: self._known]), "dim": int(self._x.shape[1])}
