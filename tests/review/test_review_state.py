@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from ltgcd.common.errors import InputError
 from ltgcd.discovery.assignments import assignments_table
 from ltgcd.review.corrections import edits_of, read_corrections
-from ltgcd.review.log import EventLog
-from ltgcd.review.state import Review, apply, begin, replay
+from ltgcd.review.log import EventLog, StaleError
+from ltgcd.review.state import Review, apply, begin, replay, with_codes
 
 NAMES = ("ant", "bee")
 
@@ -73,17 +73,76 @@ def test_each_edit_by_hand(review: Review) -> None:
     [
         ({"op": "explode"}, "no edit 'explode'"),
         ({"op": "assign", "rows": [10], "code": 0}, "there are 10"),
-        ({"op": "assign", "rows": [1], "code": 9}, "codes go from 0 to 3"),
+        ({"op": "assign", "rows": [1], "code": 9}, "class 9, which is not there"),
         ({"op": "merge", "code": 2, "into": 2}, "with itself"),
         ({"op": "rename", "code": 2, "name": "ant"}, "merge the two"),
         ({"op": "rename", "code": 2, "name": " "}, "needs a name"),
         ({"op": "create", "code": 2, "name": "x"}, "has the code 4"),
         ({"op": "create", "code": 4, "name": "ant"}, "already"),
+        ({"op": "assign", "rows": ["i1"], "code": 0}, "not a row number"),
+        ({"op": "assign", "rows": [0.5], "code": 0}, "not there"),
+        ({"op": "split", "code": 2, "parts": [[4], [4]]}, "no item in two"),
+        ({"op": "split", "code": 2, "parts": [[4], []]}, "parts that have items"),
+        ({"op": "split", "code": 2, "parts": [[0]]}, "not in it"),
+        ({"op": "split", "code": 2, "parts": [[4]], "codes": [3]}, "4 and up"),
+        ({"op": "distinct", "code": 2, "other": 2}, "apart from itself"),
     ],
 )
 def test_edits_that_make_no_sense_are_a_sentence(review: Review, event: dict, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         apply(review, event)
+
+
+def test_split_reject_and_distinct_by_hand(review: Review) -> None:
+    (event,) = with_codes(review, [{"op": "split", "code": 2, "parts": [[4, 5], [9]]}])
+    assert event["codes"] == [4, 5]
+    parts = apply(review, event)
+    assert [row[1] for row in rows(parts)[4:]] == [
+        "novel-003", "novel-003", "novel-001", "novel-002", "novel-002", "novel-004"
+    ]  # fmt: skip
+    assert rows(parts)[4] == (4, "novel-003", "novel", False), "a part is a proposal: nobody has confirmed its items"
+    assert rows(parts)[9][2] == "unsure"
+    with pytest.raises(InputError, match="novel-003"):
+        apply(parts, {"op": "rename", "code": 2, "name": "novel-003"})
+    base = review.base.append_column("runner_up", pa.array([1] * 10))
+    other = apply(begin(base, NAMES), {"op": "reject", "rows": [4, 0], "code": 2})
+    assert rows(other)[4] == (1, "bee", "unsure", False)
+    assert rows(other)[0] == (0, "ant", "unsure", False), "it was not there anyway"
+    (said,) = other.rejected
+    assert said[0].tolist() == [4, 0] and said[1] == 2
+    assert rows(apply(other, {"op": "assign", "rows": [4], "code": 2}))[4] == (2, "novel-001", "novel", True)
+    apart = apply(parts, {"op": "distinct", "code": 4, "other": 5})
+    assert apart.distinct == {frozenset((4, 5))}
+    assert apply(apart, {"op": "merge", "code": 4, "into": 3}).distinct == {frozenset((3, 5))}
+    assert apply(apart, {"op": "merge", "code": 4, "into": 5}).distinct == frozenset(), "who merges them thinks again"
+
+
+def test_codes_and_names_are_never_given_twice(review: Review) -> None:
+    """Also not if what had them was taken back, or in the review of the next fit."""
+    split = apply(review, {"op": "split", "code": 2, "parts": [[4]]})
+    merged = apply(split, {"op": "merge", "code": 4, "into": 3})
+    again = begin(merged.table(), NAMES)
+    assert again.next_code == 5 and 4 not in again.class_names()
+    assert apply(again, {"op": "split", "code": 3, "parts": [[4]]}).class_names()[5] == "novel-004"
+    taken_back = begin(review.base, NAMES, next_code=5)  # as the log says after an undo
+    (event,) = with_codes(taken_back, [{"op": "split", "code": 2, "parts": [[4]]}])
+    assert event["codes"] == [5] and apply(taken_back, event).class_names()[5] == "novel-004"
+
+
+def test_a_base_keeps_what_was_said_before(review: Review) -> None:
+    said = replay(
+        review,
+        [
+            {"op": "assign", "rows": [4], "code": 3},
+            {"op": "rename", "code": 3, "name": "wasp"},
+            {"op": "junk", "rows": [0]},
+            {"op": "distinct", "code": 2, "other": 3},
+        ],
+    )
+    again = begin(said.table(), NAMES)
+    assert again.table().equals(said.table())
+    assert again.given.tolist() == [n == 4 for n in range(10)] and again.junk[0]
+    assert again.known_classes() == {0, 1, 3} and again.distinct == said.distinct
 
 
 EVENTS = st.one_of(
@@ -96,6 +155,16 @@ EVENTS = st.one_of(
     st.builds(lambda r: {"op": "junk", "rows": r}, st.lists(st.integers(0, 9), max_size=4)),
     st.builds(lambda c, n: {"op": "rename", "code": c, "name": n}, st.integers(0, 3), st.sampled_from("vwxyz")),
     st.builds(lambda c, d: {"op": "merge", "code": c, "into": d}, st.integers(0, 3), st.integers(0, 3)),
+    st.builds(lambda c, d: {"op": "distinct", "code": c, "other": d}, st.integers(0, 3), st.integers(0, 3)),
+    st.builds(
+        lambda r, c: {"op": "reject", "rows": r, "code": c}, st.lists(st.integers(0, 9), max_size=4), st.integers(0, 3)
+    ),
+    st.builds(
+        lambda c, r, n: {"op": "split", "code": c, "parts": [r], "codes": [n]},
+        st.integers(0, 3),
+        st.lists(st.integers(0, 9), min_size=1, max_size=2, unique=True),
+        st.integers(4, 9),
+    ),
 )
 
 
@@ -138,6 +207,17 @@ def test_undo_of_several_and_bases_apart(tmp_path: Path) -> None:
     assert [event["code"] for event in log.events()] == [0, 1, 2]
     assert log.events(base=1) == [{"op": "junk", "rows": [1, 2]}]
     assert log.undo(99) == 3 and log.events() == []
+
+
+def test_sent_again_it_is_kept_once_and_who_looked_too_early_is_told(tmp_path: Path) -> None:
+    log = EventLog(tmp_path / "review.db")
+    assert log.version() == 0 and not log.has_key("a")
+    first = log.append([{"op": "junk", "rows": [1]}], key="a", expected=0)
+    assert log.append([{"op": "junk", "rows": [1]}], key="a", expected=0) == first, "the answer was lost on its way"
+    assert len(log.steps()) == 1 and log.has_key("a") and log.version() == 1
+    with pytest.raises(StaleError):
+        log.append([{"op": "junk", "rows": [2]}], key="b", expected=0)
+    assert len(log.steps()) == 1
 
 
 def test_a_damaged_log_is_a_sentence(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.spreadsheet import is_export
-from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.labels import read_csv
 from ltgcd.data.parquet import read_parquet
 from ltgcd.data.tool_exports import read_tool_labels
@@ -148,7 +147,7 @@ class _Edits:
         rows: dict[str | None, list[int]] = {}
         seen: dict[int, str | None] = {}
         before, names = self.review.code, self.review.class_names()
-        status = self.review.table().column("status").to_pylist()
+        status = self.review.status.tolist()
         for row, (name, label, place) in enumerate(zip(ids, labels, places.to_pylist(), strict=True)):
             if name is None:
                 continue
@@ -169,7 +168,7 @@ class _Edits:
 
     def _label(self, label: str | None, items: Any) -> None:  # noqa: ANN401 - an array of rows
         if label is None:
-            held = items[(self.review.said[items] != UNLABELLED) | self.review.junk[items]]
+            held = items[self.review.given[items] | self.review.junk[items]]
             if len(held):
                 self.add({"op": "clear", "rows": held.tolist()}, "cleared", len(held))
             return
@@ -178,7 +177,7 @@ class _Edits:
             return
         code = self.codes().get(label)
         if code is None:
-            code = self.review.k
+            code = self.review.next_code
             self.add({"op": "create", "code": code, "name": label}, "created")
         moved = int((self.review.code[items] != code).sum())
         self.add({"op": "assign", "rows": items.tolist(), "code": code}, "confirmed", len(items) - moved)

@@ -31,9 +31,14 @@ CREATE TABLE IF NOT EXISTS events (
     author TEXT NOT NULL,
     op TEXT NOT NULL,            -- an operation of state.py, or undo, or redo
     args TEXT NOT NULL,          -- JSON, without the rows
-    rows BLOB                    -- rows of items, int32, compressed: an action may name all of them
+    rows BLOB,                   -- rows of items, int32, compressed: an action may name all of them
+    key TEXT NOT NULL            -- given by who sent the action, so that sending it again does nothing
 )
 """
+
+
+class StaleError(InputError):
+    """Somebody else has said something since this one looked."""
 
 
 class Kept(NamedTuple):
@@ -77,31 +82,76 @@ class EventLog:
         except sqlite3.Error as error:
             raise InputError(f"{self.path} can't be read or written ({error}); restore it from a copy.") from error
 
-    def append(self, events: Sequence[Event], base: int = 0, author: str = "") -> int:
-        """Keep the events of one action; they are on the disk when this returns. Gives the number of the action."""
+    def append(
+        self, events: Sequence[Event], base: int = 0, author: str = "", key: str = "", expected: int | None = None
+    ) -> int:
+        """Keep the events of one action; they are on the disk when this returns. Gives the number of the action.
+
+        Parameters
+        ----------
+        events : sequence of dict
+            What a person did in one go.
+        base : int
+            Number of the fit that it is about.
+        author : str
+            Who says so.
+        key : str
+            An action with a key that the log has is there already: nothing is kept, and its number is given.
+        expected : int, optional
+            The last event that the caller has seen; if there are later ones, nothing is kept.
+        """
         with self._open(write=True) as connection:
-            (last,) = connection.execute("SELECT COALESCE(MAX(action), 0) FROM events").fetchone()
+            if key and (held := connection.execute("SELECT action FROM events WHERE key = ?", (key,)).fetchone()):
+                return int(held[0])
+            seen, last = connection.execute(
+                "SELECT COALESCE(MAX(seq), 0), COALESCE(MAX(action), 0) FROM events"
+            ).fetchone()
+            if expected is not None and seen != expected:
+                raise StaleError("Something else was said about this run meanwhile; look again.")
             action = int(last) + 1
             for event in events:
                 connection.execute(
-                    "INSERT INTO events (action, base, time, author, op, args, rows) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (action, base, time.time(), author, event["op"], *_packed(event)),
+                    "INSERT INTO events (action, base, time, author, op, args, rows, key) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (action, base, time.time(), author, event["op"], *_packed(event), key),
                 )
         return action
 
-    def undo(self, n: int = 1, base: int = 0, author: str = "") -> int:
+    def undo(self, n: int = 1, base: int = 0, author: str = "", key: str = "", expected: int | None = None) -> int:
         """Take back the last `n` actions of a base that count; gives how many there were."""
         active = [step.action for step in self.steps(base) if step.active][-n:] if n > 0 else []
         if active:
-            self.append([{"op": "undo", "actions": active}], base, author)
+            self.append([{"op": "undo", "actions": active}], base, author, key, expected)
         return len(active)
 
-    def redo(self, n: int = 1, base: int = 0, author: str = "") -> int:
+    def redo(self, n: int = 1, base: int = 0, author: str = "", key: str = "", expected: int | None = None) -> int:
         """Let the actions that were taken back last count again; gives how many there were."""
-        waiting = self._replayed(base)[1][-n:] if n > 0 else []
+        waiting = self.waiting(base)[-n:] if n > 0 else []
         if waiting:
-            self.append([{"op": "redo", "actions": waiting[::-1]}], base, author)
+            self.append([{"op": "redo", "actions": waiting[::-1]}], base, author, key, expected)
         return len(waiting)
+
+    def waiting(self, base: int = 0) -> list[int]:
+        """Actions of a base that can be redone, the next one last."""
+        return self._replayed(base)[1]
+
+    def has_key(self, key: str) -> bool:
+        """Whether an action with this key is kept."""
+        if not key or not self.path.is_file():
+            return False
+        with self._open(write=False) as connection:
+            return _is_made(connection) and bool(
+                connection.execute("SELECT 1 FROM events WHERE key = ?", (key,)).fetchone()
+            )
+
+    def version(self) -> int:
+        """Number of the last event of all; 0 before the first."""
+        if not self.path.is_file():
+            return 0
+        with self._open(write=False) as connection:
+            if not _is_made(connection):
+                return 0
+            return int(connection.execute("SELECT COALESCE(MAX(seq), 0) FROM events").fetchone()[0])
 
     def events(self, base: int = 0) -> list[Event]:
         """The events of a base that count, in order."""
@@ -138,7 +188,7 @@ class EventLog:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version not in (0, FORMAT):
                 raise InputError(f"{self.path} was written by a later version of ltgcd; install that one.")
-            if not connection.execute("SELECT name FROM sqlite_master WHERE name = 'events'").fetchone():
+            if not _is_made(connection):
                 return []
             where, values = ("", ()) if base is None else (" WHERE base = ?", (base,))
             query = f"SELECT seq, action, base, time, author, op, args, rows FROM events{where} ORDER BY seq"
@@ -147,6 +197,10 @@ class EventLog:
             Kept(seq, action, of, when, author, _unpacked(op, args, rows, self.path))
             for seq, action, of, when, author, op, args, rows in found
         ]
+
+
+def _is_made(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("SELECT name FROM sqlite_master WHERE name = 'events'").fetchone())
 
 
 def _packed(event: Event) -> tuple[str, bytes | None]:

@@ -1,17 +1,21 @@
-"""Labels as they are after everything people have said: discovery's own, and events replayed on top, one by one.
+"""Labels as they are after everything people have said: a fit's own, and events replayed on top, one by one.
 
 An event is a plain dict, so that it can be kept as JSON, sent by a page or written by a script:
 
-=============================================  ========================================================================
-``{"op": "assign", "rows": […], "code": 3}``   these items are of class 3: moved there, and confirmed
-``{"op": "clear", "rows": […]}``               what was said about these items is taken back
-``{"op": "junk", "rows": […]}``                these items belong nowhere: out of training and of every count
-``{"op": "create", "code": 9, "name": "x"}``   a class nobody had; codes go up by one and are never given twice
-``{"op": "rename", "code": 3, "name": "x"}``   class 3 is called that: from then on it is a known class
-``{"op": "merge", "code": 5, "into": 3}``      what is in class 5, now or later, is in class 3
-=============================================  ========================================================================
+=====================================================  ================================================================
+``{"op": "assign", "rows": […], "code": 3}``           these items are of class 3: moved there, and confirmed
+``{"op": "clear", "rows": […]}``                       what was said about these items is taken back
+``{"op": "junk", "rows": […], "why": "duplicate"}``    these items belong nowhere: out of training and of every count
+``{"op": "reject", "rows": […], "code": 3}``           these items are not of class 3, whatever else they are
+``{"op": "create", "code": 9, "name": "x"}``           a class nobody had
+``{"op": "rename", "code": 3, "name": "x"}``           class 3 is called that: from then on it is a known class
+``{"op": "merge", "code": 5, "into": 3}``              what is in class 5, now or later, is in class 3
+``{"op": "split", "code": 5, "parts": [[…], […]]}``    these items of class 5 form categories of their own
+``{"op": "distinct", "code": 5, "other": 3}``          classes 5 and 3 are two, however alike they look
+=====================================================  ================================================================
 
-Nothing is ever changed in place: undoing an event is replaying the others.
+Codes of new classes go up and are never given twice; a split says which in ``codes``, or gets the next ones. Nothing is
+ever changed in place: undoing an event is replaying the others.
 """
 
 from __future__ import annotations
@@ -23,15 +27,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata, with_metadata
-from ltgcd.data.collection import UNLABELLED
-from ltgcd.discovery.assignments import class_name
+from ltgcd.discovery.classes import NOTE, Classes, classes_of
 
-OPERATIONS = ("assign", "clear", "junk", "create", "rename", "merge")
+OPERATIONS = ("assign", "clear", "junk", "reject", "create", "rename", "merge", "split", "distinct")
+STATUSES = ("known", "novel", "unsure", "junk")
+KNOWN, NOVEL, UNSURE, JUNK = range(4)
 Event = Mapping[str, Any]
+Pair = frozenset[int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,48 +48,44 @@ class Review:
     Attributes
     ----------
     base : pyarrow.Table
-        The assignments as discovery made them.
-    said : ndarray of int64, shape (N,)
-        Class that people gave each item, -1 where they gave none.
-    junk : ndarray of bool, shape (N,)
-        Items that people have taken out.
+        The assignments that the events are about: a fit's own, with what people had said before it.
+    classes : Classes
+        Those of the base.
+    code : ndarray of int64, shape (N,)
+        Class of each item: what people said, else what the fit found.
+    given : ndarray of bool, shape (N,)
+        Items whose class people gave.
+    junk, unsure : ndarrays of bool, shape (N,)
+        Items that people have taken out, and items whose class is more likely wrong than right.
+    next_code : int
+        First code that no class ever had, also none that was taken back.
     names : dict
         Names that people gave to classes, by code.
     created : tuple of int
-        Classes that people made.
+        Classes that came with the events.
     merged : dict
         Class that each merged class is a part of, by code.
+    distinct : frozenset of frozensets
+        Pairs of classes that people keep apart.
+    rejected : tuple
+        Pairs of rows (n,) and the class that these items are not of.
     """
 
     base: pa.Table
-    said: NDArray[np.int64]
+    classes: Classes
+    code: NDArray[np.int64]
+    given: NDArray[np.bool_]
     junk: NDArray[np.bool_]
+    unsure: NDArray[np.bool_]
+    next_code: int
     names: dict[int, str] = field(default_factory=dict)
     created: tuple[int, ...] = ()
     merged: dict[int, int] = field(default_factory=dict)
+    distinct: frozenset[Pair] = frozenset()
+    rejected: tuple[tuple[NDArray[np.int64], int], ...] = ()
 
-    @property
-    def note(self) -> dict[str, Any]:
-        """What is noted beside the assignments: k, n_old, names that updates were told."""
-        return read_metadata(self.base.schema)
-
-    @property
-    def found(self) -> NDArray[np.int64]:
-        """Class that discovery found for each item, shape (N,)."""
-        return np.asarray(self.base.column("label").to_numpy(), dtype=np.int64)
-
-    @property
-    def k(self) -> int:
-        """Number of codes that were ever given."""
-        return max([int(self.note["k"]), *(code + 1 for code in self.created)])
-
-    def resolve(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Codes (n,) after all merges."""
-        target = np.arange(self.k + 1, dtype=np.int64)  # the last place is that of -1
-        target[-1] = UNLABELLED
-        for code in self.merged:
-            target[code] = self.target(code)
-        return target[codes]
+    def __len__(self) -> int:
+        return len(self.code)
 
     def target(self, code: int) -> int:
         """The class that a class is a part of after all merges: itself, where it was not merged."""
@@ -90,62 +93,117 @@ class Review:
             code = self.merged[code]
         return code
 
-    @property
-    def code(self) -> NDArray[np.int64]:
-        """Class of each item, shape (N,): what people said, else what discovery found."""
-        return self.resolve(np.where(self.said != UNLABELLED, self.said, self.found))
+    def resolve(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Codes (n,) after all merges."""
+        target = np.arange(self.next_code, dtype=np.int64)
+        for code in self.merged:
+            target[code] = self.target(code)
+        return target[codes]
 
     def class_names(self) -> dict[int, str]:
         """Name of each class that was not merged away, by code."""
-        note = self.note
-        before = {int(code): name for code, name in note.get("named", {}).items()}
-        known = tuple(note["class_names"])
-        return {
-            code: self.names.get(code) or before.get(code) or class_name(code, known)
-            for code in range(self.k)
-            if code not in self.merged
-        }
+        names = dict(zip(self.classes.codes, self.classes.names, strict=True))
+        names |= {code: self.classes.name_of(code) for code in self.created}
+        names |= self.names
+        return {code: names[code] for code in sorted(names) if code not in self.merged}
 
     def known_classes(self) -> set[int]:
-        """Codes of the classes that have a name: known in training, named in an update, or by a reviewer."""
-        named = {int(code) for code in self.note.get("named", {})}
-        return {self.target(code) for code in {*range(int(self.note["n_old"])), *named, *self.names, *self.created}}
+        """Codes of the classes that have a name of their own: from training, an update or a reviewer."""
+        before = {code for code, known in zip(self.classes.codes, self.classes.known, strict=True) if known}
+        return {self.target(code) for code in before | set(self.names)}
+
+    def is_known(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether each class (n,) is known."""
+        known = np.zeros(self.next_code, dtype=np.bool_)
+        known[list(self.known_classes())] = True
+        return known[codes]
+
+    @property
+    def status_code(self) -> NDArray[np.uint8]:
+        """Position in `STATUSES` of each item's status, shape (N,)."""
+        status = np.where(self.is_known(self.code), KNOWN, NOVEL)
+        status = np.where(self.unsure, UNSURE, status)
+        return np.where(self.junk, JUNK, status).astype(np.uint8)
+
+    @property
+    def status(self) -> NDArray[np.str_]:
+        """Status of each item, shape (N,): known, novel, unsure or junk."""
+        return np.array(STATUSES)[self.status_code]
+
+    @property
+    def confidence(self) -> NDArray[np.float32]:
+        """Probability that each label is right, shape (N,): 1 where a person gave it."""
+        held = np.asarray(self.base.column("confidence").to_numpy(), dtype=np.float32)
+        return np.where(self.given, np.float32(1), held)
+
+    @property
+    def classes_now(self) -> Classes:
+        """The classes that are there now."""
+        names, known = self.class_names(), self.known_classes()
+        number = self.classes.next_number + self.next_code - self.classes.next_code
+        return Classes(
+            tuple(names), tuple(names.values()), tuple(code in known for code in names), self.next_code, number
+        )
 
     def table(self) -> pa.Table:
-        """The assignments as they are now, with the columns ``given`` (a person said so) and ``suggested``."""
-        code, names, known = self.code, self.class_names(), np.array(sorted(self.known_classes()), dtype=np.int64)
-        given = self.said != UNLABELLED
-        was_unsure = np.asarray(self.base.column("status").to_numpy(zero_copy_only=False) == "unsure")
-        status = np.where(np.isin(code, known), "known", "novel")
-        status = np.where(was_unsure & ~given, "unsure", status)
-        status = np.where(self.junk, "junk", status)
-        confidence = np.asarray(self.base.column("confidence").to_numpy(), dtype=np.float32)
-        spelled = pa.array([names.get(c, "") for c in range(self.k)], pa.string())
-        n = len(code)
-        suggested = self.base.column("suggested") if "suggested" in self.base.column_names else pa.nulls(n, pa.string())
-        table = pa.table(
-            {
-                "id": self.base.column("id"),
-                "label": pa.array(code, pa.int64()),
-                "name": spelled.take(pa.array(code)),
-                "status": pa.array(status, pa.string()),
-                "confidence": pa.array(np.where(given, np.float32(1), confidence), pa.float32()),
-                "given": pa.array(given | self.junk),
-                "suggested": suggested,
-            }
-        )
-        named = {**self.note.get("named", {}), **{str(c): name for c, name in self.names.items()}}
-        note = {**self.note, "k": self.k, "named": named}
-        if self.merged:
-            note["merged"] = {str(code): self.target(code) for code in self.merged}
-        return with_metadata(table, note)
+        """The assignments as they are now; ``given`` tells where a person said so."""
+        names = self.class_names()
+        spelled = pa.array([names.get(code, "") for code in range(self.next_code)], pa.string())
+        columns = {
+            "id": self.base.column("id"),
+            "label": pa.array(self.code, pa.int64()),
+            "name": spelled.take(pa.array(self.code)),
+            "status": pa.array(STATUSES).take(pa.array(self.status_code)),
+            "confidence": pa.array(self.confidence, pa.float32()),
+            "given": pa.array(self.given | self.junk),
+        }
+        for name in self.base.column_names:  # what else the fit has said
+            columns.setdefault(name, self.base.column(name))
+        note = {**read_metadata(self.base.schema), NOTE: self.classes_now.as_note()}
+        note["distinct"] = sorted(sorted(pair) for pair in self.distinct)
+        note["k"] = len(names)
+        note.pop("named", None)
+        return with_metadata(pa.table(columns).replace_schema_metadata(None), note)
 
 
-def begin(base: pa.Table, class_names: tuple[str, ...]) -> Review:
-    """Nothing said yet about assignments whose known classes have these names."""
+# ---------------------------------------------------------------- replay
+
+
+def begin(base: pa.Table, class_names: tuple[str, ...], next_code: int = 0) -> Review:
+    """Nothing said yet about assignments whose known classes in training had these names.
+
+    Parameters
+    ----------
+    base : pyarrow.Table
+        Assignments; items that are ``given`` there stay so.
+    class_names : tuple of str
+        Names of the classes that were known in training.
+    next_code : int
+        First code that no class had in any event about this base, also none that was taken back.
+    """
     note = read_metadata(base.schema)
-    base = with_metadata(base, {"n_old": len(class_names), **note, "class_names": list(class_names)})
-    return Review(base, np.full(len(base), UNLABELLED, dtype=np.int64), np.zeros(len(base), dtype=np.bool_))
+    classes, n = classes_of(note, class_names), len(base)
+    junk = np.asarray(pc.equal(base.column("status"), "junk"), dtype=np.bool_)
+    given = np.zeros(n, dtype=np.bool_)
+    if "given" in base.column_names:
+        given = np.asarray(pc.fill_null(base.column("given"), False), dtype=np.bool_)
+    code, unsure = _found(base)
+    return Review(
+        base,
+        classes,
+        code,
+        given & ~junk,
+        junk,
+        unsure,
+        max(classes.next_code, next_code),
+        distinct=frozenset(frozenset(pair) for pair in note.get("distinct", ())),
+    )
+
+
+def _found(base: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Class of each item in the base, and whether it is unsure."""
+    label = np.asarray(base.column("label").to_numpy(), dtype=np.int64)
+    return label, np.asarray(pc.equal(base.column("status"), "unsure"), dtype=np.bool_)
 
 
 def replay(review: Review, events: Iterable[Event]) -> Review:
@@ -160,46 +218,117 @@ def apply(review: Review, event: Event) -> Review:
     op = event.get("op")
     if op not in OPERATIONS:
         raise InputError(f"There is no edit '{op}'; choose one of {', '.join(OPERATIONS)}.")
-    if op in ("assign", "clear", "junk"):
+    if op in ("assign", "clear", "junk", "reject"):
         return _said_of_items(review, event, str(op))
-    return _said_of_classes(review, event, str(op))
+    return _split(review, event) if op == "split" else _said_of_classes(review, event, str(op))
+
+
+def with_codes(review: Review, events: Iterable[Event]) -> list[Event]:
+    """The same events with a code for every new category, so that they say the same whenever they are replayed."""
+    found: list[Event] = []
+    for event in events:
+        if event.get("op") == "split" and "codes" not in event:
+            first = review.next_code
+            event = {**event, "codes": [first + i for i in range(len(event.get("parts", ())))]}  # noqa: PLW2901
+        found.append(event)
+        review = apply(review, event)
+    return found
 
 
 def _said_of_items(review: Review, event: Event, op: str) -> Review:
-    rows = np.asarray(event.get("rows", ()), dtype=np.int64)
-    if len(rows) and not 0 <= rows.min() <= rows.max() < len(review.said):
-        raise InputError(f"An edit names item {int(rows.max())}, but there are {len(review.said)}.")
-    said, junk = review.said.copy(), review.junk.copy()
-    said[rows] = _class(review, event, "code") if op == "assign" else UNLABELLED
-    junk[rows] = op == "junk"
-    return dataclasses.replace(review, said=said, junk=junk)
+    rows = _rows(review, event.get("rows", ()))
+    code, given, junk, unsure = review.code.copy(), review.given.copy(), review.junk.copy(), review.unsure.copy()
+    rejected = review.rejected
+    given[rows], junk[rows] = op == "assign", op == "junk"
+    if op == "assign":
+        code[rows], unsure[rows] = _class(review, event, "code"), False
+    elif op == "clear":
+        found, doubtful = _found(review.base)
+        code[rows], unsure[rows] = review.resolve(found[rows]), doubtful[rows]
+    elif op == "reject":
+        other = _class(review, event, "code")
+        second = review.base.column("runner_up").to_numpy() if "runner_up" in review.base.column_names else review.code
+        here = rows[code[rows] == other]
+        code[here] = review.resolve(np.asarray(second, dtype=np.int64)[here])
+        unsure[rows] = True
+        rejected = (*rejected, (rows, other))
+    return dataclasses.replace(review, code=code, given=given, junk=junk, unsure=unsure, rejected=rejected)
+
+
+def _split(review: Review, event: Event) -> Review:
+    whole = _class(review, event, "code")
+    parts = [_rows(review, part) for part in event.get("parts", ())]
+    codes: list[int] = list(event.get("codes", [review.next_code + i for i in range(len(parts))]))
+    together = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+    if not parts or not all(map(len, parts)) or len(np.unique(together)) != len(together):
+        raise InputError("A split needs parts that have items, and no item in two of them.")
+    if (review.code[together] != whole).any():
+        raise InputError(f"A split of '{review.class_names()[whole]}' names items that are not in it; look again.")
+    if len(codes) != len(parts) or len(set(codes)) != len(codes) or not all(_is_free(review, code) for code in codes):
+        raise InputError(f"The categories of a split need codes that no class has: {review.next_code} and up.")
+    code = review.code.copy()
+    for part, new in zip(parts, codes, strict=True):
+        code[part] = new
+    return dataclasses.replace(
+        review, code=code, created=(*review.created, *codes), next_code=max(review.next_code, max(codes) + 1)
+    )
 
 
 def _said_of_classes(review: Review, event: Event, op: str) -> Review:
-    if op == "merge":
-        code, into = _class(review, event, "code"), _class(review, event, "into")
-        if code == into:
-            raise InputError(f"'{review.class_names()[code]}' can't be merged with itself.")
-        return dataclasses.replace(review, merged={**review.merged, code: into})
-    name = event.get("name")
-    if not isinstance(name, str) or not name.strip():
+    if op in ("merge", "distinct"):
+        return _said_of_two_classes(review, event, op)
+    name, taken = str(event.get("name") or "").strip(), {held: code for code, held in review.class_names().items()}
+    if not name:
         raise InputError("A class needs a name.")
-    taken = {held: code for code, held in review.class_names().items()}
     if op == "create":
-        if event.get("code") != review.k:
-            raise InputError(f"The next class that is made has the code {review.k}, not {event.get('code')}.")
+        new: Any = event.get("code")
+        if not _is_free(review, new):
+            raise InputError(f"The next class that is made has the code {review.next_code}, not {new}.")
         if name in taken:
             raise InputError(f"There is a class '{name}' already.")
-        return dataclasses.replace(review, created=(*review.created, review.k), names={**review.names, review.k: name})
+        names, created = {**review.names, new: name}, (*review.created, new)
+        return dataclasses.replace(review, created=created, names=names, next_code=max(review.next_code, new + 1))
     code = _class(review, event, "code")
     if taken.get(name, code) != code:
         raise InputError(f"Another class is called '{name}'; merge the two instead.")
     return dataclasses.replace(review, names={**review.names, code: name})
 
 
+def _said_of_two_classes(review: Review, event: Event, op: str) -> Review:
+    one, other = _class(review, event, "code"), _class(review, event, "into" if op == "merge" else "other")
+    if one == other:
+        what = "be merged with" if op == "merge" else "be kept apart from"
+        raise InputError(f"'{review.class_names()[one]}' can't {what} itself.")
+    if op == "distinct":
+        return dataclasses.replace(review, distinct=review.distinct | {frozenset((one, other))})
+    pairs = (frozenset(other if code == one else code for code in pair) for pair in review.distinct)
+    return dataclasses.replace(
+        review,
+        code=np.where(review.code == one, other, review.code),
+        merged={**review.merged, one: other},
+        distinct=frozenset(pair for pair in pairs if len(pair) == 2),
+    )
+
+
+def _rows(review: Review, named: Any) -> NDArray[np.int64]:  # noqa: ANN401 - a list of numbers, or whatever was sent
+    try:
+        rows = np.asarray(named, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError("An edit names items by something that is not a row number.") from error
+    if rows.ndim != 1 or (len(rows) and (not 0 <= rows.min() <= rows.max() < len(review) or (rows % 1).any())):
+        raise InputError(f"An edit names items that are not there: there are {len(review)}.")
+    return rows.astype(np.int64)
+
+
+def _is_free(review: Review, code: Any) -> bool:  # noqa: ANN401
+    """Whether a code can be given to a new class: no class of the base or of an event before has or had it."""
+    return isinstance(code, int) and code >= review.classes.next_code and code not in review.created
+
+
 def _class(review: Review, event: Event, key: str) -> int:
     """Code of a class in an event, after all merges."""
-    code = event.get(key)
-    if not isinstance(code, int | np.integer) or isinstance(code, bool) or not 0 <= code < review.k:
-        raise InputError(f"An edit names the class {code!r}, but codes go from 0 to {review.k - 1}.")
+    code: Any = event.get(key)
+    is_number = isinstance(code, int | np.integer) and not isinstance(code, bool)
+    if not is_number or (code not in review.classes.codes and code not in review.created):
+        raise InputError(f"An edit names the class {code!r}, which is not there.")
     return review.target(int(code))
