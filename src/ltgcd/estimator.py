@@ -19,24 +19,21 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ltgcd.class_number.estimate import KEstimate
 from ltgcd.common.errors import InputError
 from ltgcd.common.outputs import check_output, output_path
-from ltgcd.data.any_labels import KINDS, as_array, encode_labels_of_any_kind, kind_of, with_novel_labels
-from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
-from ltgcd.data.items import ImageFiles, Items, Texts, Vectors
-from ltgcd.discovery.assignments import assignments_table, core
-from ltgcd.discovery.discover import DiscoveryConfig, Task, configure, discover, status_of
-from ltgcd.discovery.extend import extend
+from ltgcd.data.any_labels import as_array, encode_labels_of_any_kind, with_novel_labels
+from ltgcd.data.collection import UNLABELLED
+from ltgcd.data.items import Items, Vectors
+from ltgcd.discovery.discover import DiscoveryConfig, Task, configure, discover
+from ltgcd.discovery.fitted_collection import FittedCollection, add_items, cached_views, check_one_each
 from ltgcd.features.backbones import backbone_of
-from ltgcd.features.cache import FeatureStore, differing_features
-from ltgcd.features.views import CachedViews, VectorViews, Views
+from ltgcd.features.cache import FeatureStore
 from ltgcd.report.categories import Category, describe_categories
 from ltgcd.report.layout import places_on_map
 from ltgcd.report.page import Report, report_html
-from ltgcd.run.directory import PAGE, Run
-from ltgcd.run.predict import load_run_model
-from ltgcd.run.train import described_estimate, kept_estimate, run_config
+from ltgcd.run.directory import PAGE
+from ltgcd.run.save_and_load import load_fitted, save_fitted
+from ltgcd.run.train import described_estimate
 from ltgcd.training.config import Preset
 from ltgcd.training.methods import get_method
-from ltgcd.training.model import FittedModel
 
 
 class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -155,19 +152,27 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         if config.regime == "last-stage":
             assert store is not None
             tail = backbone_of(store.key, weights).tail
-            task = task._replace(views=self._cached(store, len(x)), tail=tail)
+            task = task._replace(views=cached_views(store, len(x)), tail=tail)
         found = discover(task, config)
         assert found.fitted is not None
-        self._fitted, self._config = found.fitted, config
-        learnt = found.calibration  # by how much confidences are off, in rehearsals and by chance alone
-        self._calibration_off = (learnt.error, learnt.chance) if learnt else (None, None)
-        self._features_key = None if store is None else store.key
-        self._x, self._known, self._index = x, len(known), _index_of(X)
-        self._codes, self._given, self._unsure = found.labels, codes, found.unsure
-        self._named: tuple[int, ...] = ()  # classes beyond those of the fit that `update` was told of
-        self.confidence_ = found.confidence
-        self.k_estimate_: KEstimate | None = found.estimate
-        self._name_classes(with_novel_labels(known, len(known), found.k))
+        learnt = found.calibration
+        self._config = config
+        self._hold(
+            FittedCollection(
+                fitted=found.fitted,
+                classes=with_novel_labels(known, len(known), found.k),
+                named=(),
+                x=x,
+                given=codes,
+                labels=found.labels,
+                confidence=found.confidence,
+                unsure=found.unsure,
+                ids=_index_of(X),
+                estimate=found.estimate,
+                calibration_off=(learnt.error, learnt.chance) if learnt else (None, None),
+                features_key=None if store is None else store.key,
+            )
+        )
         return self
 
     def fit_predict(self, X: ArrayLike, y: ArrayLike) -> NDArray[Any]:
@@ -206,12 +211,14 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             random_state=int(seed),
         )
 
-    def _name_classes(self, classes: list[Any]) -> None:
-        """Set what follows from the codes of the items and the labels of the classes."""
-        self.classes_, self.n_classes_ = as_array(classes), len(classes)
-        self.labels_ = self.classes_[self._codes]
-        known = (self._codes < self._known) | np.isin(self._codes, self._named)
-        self.status_ = status_of(known, self._unsure)
+    def _hold(self, held: FittedCollection) -> None:
+        """Keep the items and the model, and set the attributes that tell of them."""
+        self._held = held
+        self.classes_, self.n_classes_ = as_array(held.classes), len(held.classes)
+        self.labels_ = self.classes_[held.labels]
+        self.confidence_ = held.confidence
+        self.status_ = held.status
+        self.k_estimate_: KEstimate | None = held.estimate
 
     # ------------------------------------------------------------ new items
 
@@ -226,7 +233,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             Their cached activations, for a model whose last stage was trained.
         """
         check_is_fitted(self)
-        return self._fitted.predict(self._views(self._vectors(X), store))
+        return self._held.fitted.predict(self._held.views(self._vectors(X), store))
 
     def predict(self, X: ArrayLike, *, store: FeatureStore | None = None) -> NDArray[Any]:
         """Class of new items, known or novel; see `predict_proba`."""
@@ -263,26 +270,9 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         """
         check_is_fitted(self)
         x = self._vectors(X_new)
-        given_labels: Any = [None] * len(x) if y_new is None else y_new
-        codes, classes = encode_labels_of_any_kind(given_labels, len(x), self.unlabelled)
-        held = {label: code for code, label in enumerate(self.classes_.tolist())}
-        unheard = [label for label in classes if label not in held]
-        names = [*self.classes_.tolist(), *unheard]
-        held |= {label: self.n_classes_ + i for i, label in enumerate(unheard)}
-        given = np.array([*(held[label] for label in classes), UNLABELLED], dtype=np.int64)[codes]
-        sure = core(self._codes, ~self._unsure)
-        y = np.where(self._given < self._known, self._given, UNLABELLED)
-        both = np.concatenate([self._x, x])
-        done = extend(self._fitted, self._views(x, store), both, y, sure, given, self._config.random_state)
-        self._named = (*self._named, *range(self.n_classes_, len(names)))
-        index = _index_of(X_new)
-        self._index = [*self._index, *index] if self._index is not None and index is not None else None
-        self._fitted, self._x = done.fitted, both
-        self._codes = np.concatenate([self._codes, done.labels])
-        self._given = np.concatenate([self._given, given])
-        self._unsure = np.concatenate([self._unsure, done.unsure])
-        self.confidence_ = np.concatenate([self.confidence_, done.confidence])
-        self._name_classes(with_novel_labels(names, self._known, done.fitted.k))
+        given: Any = [None] * len(x) if y_new is None else y_new
+        labels = encode_labels_of_any_kind(given, len(x), self.unlabelled)
+        self._hold(add_items(self._held, x, labels, _index_of(X_new), store, self._config.random_state))
         return self
 
     def _vectors(self, X: ArrayLike, *, reset: bool = False) -> NDArray[np.float32]:
@@ -290,28 +280,13 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         x = validate_data(self, X, dtype=np.float32, reset=reset, ensure_min_samples=2 if reset else 1)
         return Vectors(x).x  # refuses what is too large
 
-    def _views(self, x: NDArray[np.float32], store: FeatureStore | None) -> Views:
-        if store is not None and (difference := differing_features(self._features_key, store.key)):
-            raise InputError(f"This model can't label these features: {difference}")
-        if self._fitted.regime == "frozen":
-            return VectorViews(x)
-        if store is None:
-            raise InputError("The last stage of a backbone was trained; give the cached activations with store=….")
-        return self._cached(store, len(x))
-
-    @staticmethod
-    def _cached(store: FeatureStore, n: int) -> CachedViews:
-        if len(store) != n:
-            raise InputError(f"The store holds {len(store)} items, but X has {n}; give the features of the same items.")
-        return CachedViews(store, np.arange(n, dtype=np.int64))
-
     # ------------------------------------------------------------ look at it
 
     @property
     def categories_(self) -> list[Category]:
         """Each class or category with its size, confidence, coherence, nearest known classes and a suggested name."""
         check_is_fitted(self)
-        return describe_categories(self._collection(None, None), self._x, self._table(None))
+        return describe_categories(self._held.collection(), self._held.x, self._held.table())
 
     def assignments(self, ids: Sequence[Any] | None = None) -> Any:  # noqa: ANN401 - pandas is optional
         """A row for every item: id, label, status, confidence. A DataFrame, or without pandas a pyarrow Table.
@@ -322,10 +297,10 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             Ids of the items; by default the index of the DataFrame they came in, else the number of their row.
         """
         check_is_fitted(self)
-        n = len(self._codes)
-        ids = self._index if ids is None else ids
-        if ids is not None and len(ids) != n:
-            raise InputError(f"There are {len(ids)} ids for {n} items; give one for each.")
+        n = len(self.labels_)
+        ids = self._held.ids if ids is None else ids
+        if ids is not None:
+            check_one_each(ids, n)
         columns = {
             "id": list(range(n)) if ids is None else list(ids),
             "label": self.labels_,
@@ -361,17 +336,17 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         """
         check_is_fitted(self)
         check_output(Path(path), PAGE)
-        collection, table = self._collection(items, ids), self._table(ids)
-        estimate = self.k_estimate_
+        held, estimate = self._held, self._held.estimate
+        collection = held.collection(items, ids)
         html = report_html(
             Report(
                 collection=collection,
-                features=self._x,
-                assignments=table,
-                places=places_on_map(self._x, self._codes, self._config.random_state),
+                features=held.x,
+                assignments=held.table(ids),
+                places=places_on_map(held.x, held.labels, self._config.random_state),
                 k_estimate=described_estimate(estimate, collection) if estimate else None,
-                calibration_error=self._calibration_off[0],
-                calibration_chance=self._calibration_off[1],
+                calibration_error=held.calibration_off[0],
+                calibration_chance=held.calibration_off[1],
                 appended=self.n_classes_ - estimate.k if estimate else 0,
                 seed=self._config.random_state,
                 title=title,
@@ -380,32 +355,6 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         with output_path(Path(path), PAGE) as temporary:
             temporary.write_text(html, encoding="utf-8")
         return Path(path)
-
-    def _table(self, ids: Sequence[str] | None) -> pa.Table:
-        """The assignments as a run keeps them."""
-        names = [str(name) for name in self.classes_]
-        named = {code: names[code] for code in self._named}
-        note: dict[str, Any] = {"n_old": self._known, "named": {str(code): name for code, name in named.items()}}
-        off = (None if value is None else round(value, 4) for value in self._calibration_off)
-        note |= dict(zip(("calibration_error", "calibration_chance"), off, strict=True))
-        known = tuple(names[: self._known])
-        return assignments_table(
-            _ids(self._index if ids is None else ids, len(self._codes)),
-            self._codes,
-            self.confidence_,
-            known,
-            self.n_classes_,
-            self._unsure,
-            note,
-            named,
-        )
-
-    def _collection(self, items: Items | Sequence[Any] | None, ids: Sequence[str] | None) -> Collection:
-        """The items with the labels that people gave."""
-        # A class that was named after the fit has its number behind the novel ones; who asks wants known ones only.
-        y = np.where(self._given < self._known, self._given, UNLABELLED)
-        names = tuple(str(name) for name in self.classes_[: self._known])
-        return Collection(_ids(self._index if ids is None else ids, len(y)), _items(items, self._x), y, names)
 
     # ------------------------------------------------------------ keep it
 
@@ -420,32 +369,8 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             Ids of the items; by default as in `assignments`.
         """
         check_is_fitted(self)
-        run, config = Run(folder), run_config(self._config, None)
-        config["estimator"] = {
-            "classes": [str(label) for label in self.classes_],
-            "kind": kind_of(self.classes_.tolist()),
-            "parameters": _plain(self.get_params()),
-            "columns": [str(name) for name in getattr(self, "feature_names_in_", ())],
-        }
-        names = tuple(str(name) for name in self.classes_[[*range(self._known), *self._named]])
-        place = np.full(self.n_classes_ + 1, UNLABELLED)  # the last one is that of -1
-        place[[*range(self._known), *self._named]] = np.arange(len(names))
-        every = _ids(self._index if ids is None else ids, len(self._x))
-        collection = Collection(every, Vectors(self._x), place[self._given], names)
-        run.check_free()
-        with run.lock("CategoryDiscovery.save"):
-            run.check_not_updated()  # what a command has added since is not put back
-            run.begin(config, Source(collection, None))
-            tensors, description = self._fitted.state()
-            note = {"class_names": list(names[: self._known]), "dim": int(self._x.shape[1])}
-            if self._features_key is not None:
-                note["features"] = {key: value for key, value in self._features_key.items() if value is not None}
-            run.write_model(tensors, {**description, "note": note})
-            run.write_features(collection.ids, self._x)
-            if self.k_estimate_ is not None:
-                run.write_estimate(described_estimate(self.k_estimate_, collection))
-            run.write_assignments(self._table(ids))
-        return run.folder
+        columns = [str(name) for name in getattr(self, "feature_names_in_", ())]
+        return save_fitted(folder, self._held, self._config, self.get_params(), columns, ids)
 
     @classmethod
     def load(cls, folder: Path | str, weights: Path | str | None = None) -> CategoryDiscovery:
@@ -458,62 +383,14 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         weights : path, optional
             Backbone weights, for a run whose last stage was trained with others than the usual ones.
         """
-        run = Run.open(folder)
-        config, model = run.config(), load_run_model(run, Path(weights) if weights is not None else None)
-        table, features, labels = run.assignments(), run.features(), run.labels()
-        if features is None:
-            raise InputError(f"{folder} keeps no features of its items, which a model needs to be updated.")
-        kept = config.get("estimator") or {}
-        parameters = kept.get("parameters") or _parameters(config, model.fitted)
-        self = cls(**{"unlabelled": None, **parameters})  # what is missing was None
-        ids = table.column("id").combine_chunks()
-        at = positions(ids, labels.ids, f"the labels of {run}", "restore them")
-        n_old, names = model.fitted.n_old, list(labels.class_names)
-        self._fitted, self._features_key, self._known = model.fitted, model.features, n_old
-        self._x = features.of(ids, run)
-        self._codes = np.asarray(table.column("label").to_numpy(), dtype=np.int64)
-        self._named = tuple(sorted(model.named))
-        # Classes that an update named stand behind the known ones in the labels, under numbers of their own in the run.
-        codes = [*range(n_old), *(next(c for c, n in model.named.items() if n == name) for name in names[n_old:])]
-        self._given = np.array([*codes, UNLABELLED], dtype=np.int64)[labels.y[at]]
-        status = table.column("status").to_numpy(zero_copy_only=False)
-        self._unsure = np.asarray(status == "unsure", dtype=np.bool_)
-        self.confidence_ = np.asarray(table.column("confidence").to_numpy(), dtype=np.float32)
-        note = run.assignments_note()
-        self._calibration_off = (note.get("calibration_error"), note.get("calibration_chance"))
-        self._config = self._configured(n_old, max(len(self._x), model.fitted.k), None)
-        self.k_estimate_ = kept_estimate(run)
-        self.n_features_in_ = int(self._x.shape[1])
-        if kept.get("columns"):
-            self.feature_names_in_ = np.array(kept["columns"], dtype=object)
-        self._index = ids.to_pylist()
-        read = KINDS[kept.get("kind", "str")]
-        classes = [read(label) for label in kept.get("classes", names[:n_old])]
-        for code, name in sorted(model.named.items()):  # an update by the command may have named more
-            if code >= len(classes):
-                classes = [*with_novel_labels(classes, n_old, code), name]
-        self._name_classes(with_novel_labels(classes, n_old, model.fitted.k))
+        parameters, columns, held = load_fitted(folder, weights)
+        self = cls(**parameters)
+        self._config = self._configured(held.n_old, max(len(held.x), held.fitted.k), None)
+        self.n_features_in_ = int(held.x.shape[1])
+        if columns:
+            self.feature_names_in_ = np.array(columns, dtype=object)
+        self._hold(held)
         return self
-
-
-def _parameters(config: dict[str, Any], fitted: FittedModel) -> dict[str, Any]:
-    """Parameters of a run that a command made, as far as they are parameters here."""
-    return {
-        "n_classes": fitted.k if config.get("k") == "auto" else config["k"],
-        "method": config["method"],
-        "rehearsals": config.get("rehearsals", 0),
-        "labels_from": config.get("labels_from", "collection"),
-        "unlabelled": UNLABELLED,
-        "random_state": config.get("random_state", 0),
-    }
-
-
-def _ids(ids: Sequence[str] | None, n: int) -> pa.StringArray:
-    if ids is None:
-        return pa.array(np.arange(n)).cast(pa.string())
-    if len(ids) != n:
-        raise InputError(f"There are {len(ids)} ids for {n} items; give one for each.")
-    return pa.array([str(one) for one in ids], pa.string())
 
 
 def _index_of(X: object) -> list[str] | None:
@@ -522,27 +399,3 @@ def _index_of(X: object) -> list[str] | None:
     if index is None or callable(index) or not getattr(index, "is_unique", False):
         return None
     return [str(name) for name in index]
-
-
-def _items(items: Items | Sequence[Any] | None, x: NDArray[np.float32]) -> Items:
-    """What the page shows: texts (str), image files (Path), or nothing but the vectors."""
-    if items is None:
-        return Vectors(x)
-    if isinstance(items, Items):
-        return items
-    if len(items) != len(x):
-        raise InputError(f"There are {len(items)} items for {len(x)} vectors; give one for each.")
-    if all(isinstance(one, str) for one in items):
-        return Texts(pa.array(list(items), pa.large_string()))
-    if all(isinstance(one, Path) for one in items):
-        return ImageFiles(Path(), pa.array([str(one.resolve()) for one in items], pa.string()))
-    raise InputError("items are texts (str) or image files (pathlib.Path), one for each vector.")
-
-
-def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters as TOML can hold them: no numbers of NumPy's, and None left out."""
-    return {
-        name: _plain(value) if isinstance(value, dict) else value.item() if isinstance(value, np.generic) else value
-        for name, value in parameters.items()
-        if value is not None
-    }

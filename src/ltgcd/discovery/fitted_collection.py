@@ -1,0 +1,203 @@
+"""A collection and the model that was fitted on it: what `CategoryDiscovery` holds between its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ltgcd.class_number.estimate import KEstimate
+from ltgcd.common.errors import InputError
+from ltgcd.data.any_labels import with_novel_labels
+from ltgcd.data.collection import UNLABELLED, Collection
+from ltgcd.data.items import ImageFiles, Items, Texts, Vectors
+from ltgcd.discovery.assignments import assignments_table, core
+from ltgcd.discovery.discover import status_of
+from ltgcd.discovery.extend import extend
+from ltgcd.features.cache import FeatureStore, differing_features
+from ltgcd.features.views import CachedViews, VectorViews, Views
+from ltgcd.training.model import FittedModel
+
+
+@dataclass(frozen=True)
+class FittedCollection:
+    """N items with what people said of them and what was found. A class is a number here, a place in `classes`.
+
+    Attributes
+    ----------
+    fitted : FittedModel
+        The model, with the classes of all updates.
+    classes : list
+        The label of each class, as the user has it: the known classes of the fit, then the others.
+    named : tuple of int
+        Classes beyond those of the fit that people named.
+    x : ndarray of float32, shape (N, D)
+        Vectors.
+    given : ndarray of int64, shape (N,)
+        Class that people gave an item, -1 without.
+    labels : ndarray of int64, shape (N,)
+        Class that an item has got.
+    confidence : ndarray of float32, shape (N,)
+        Probability that it is right.
+    unsure : ndarray of bool, shape (N,)
+        Items whose class is more likely wrong than right.
+    ids : list of str or None
+        Ids of the items, where they have any of their own.
+    estimate : KEstimate or None
+        The estimate of the number of classes, if it was not given.
+    calibration_off : tuple of two floats or None
+        By how much confidences were off in rehearsals, and by how much chance alone would put them off.
+    features_key : dict or None
+        What the vectors were made with, where ltgcd made them.
+    """
+
+    fitted: FittedModel
+    classes: list[Any]
+    named: tuple[int, ...]
+    x: NDArray[np.float32]
+    given: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    confidence: NDArray[np.float32]
+    unsure: NDArray[np.bool_]
+    ids: list[str] | None
+    estimate: KEstimate | None
+    calibration_off: tuple[float | None, float | None]
+    features_key: dict[str, Any] | None
+
+    @property
+    def n_old(self) -> int:
+        """Number of classes that were known in the fit."""
+        return self.fitted.n_old
+
+    @property
+    def status(self) -> NDArray[np.str_]:
+        """Status (N,) of the items: known, novel or unsure."""
+        return status_of((self.labels < self.n_old) | np.isin(self.labels, self.named), self.unsure)
+
+    @property
+    def labelled_in_fit(self) -> NDArray[np.int64]:
+        """Class (N,) that people gave an item, where the fit knew it: those named later are -1, for who asks for y."""
+        return np.where(self.given < self.n_old, self.given, UNLABELLED)
+
+    def names(self) -> list[str]:
+        """The labels of the classes as text."""
+        return [str(label) for label in self.classes]
+
+    def ids_or(self, ids: Sequence[Any] | None) -> pa.StringArray:
+        """The ids that were asked for, one for each item; else the items' own, or the numbers of their rows."""
+        ids = self.ids if ids is None else ids
+        if ids is None:
+            return pa.array(np.arange(len(self.x))).cast(pa.string())
+        check_one_each(ids, len(self.x))
+        return pa.array([str(one) for one in ids], pa.string())
+
+    def table(self, ids: Sequence[str] | None = None) -> pa.Table:
+        """The assignments, as a run keeps them."""
+        names = self.names()
+        named = {code: names[code] for code in self.named}
+        off = (None if value is None else round(value, 4) for value in self.calibration_off)
+        note: dict[str, Any] = {"n_old": self.n_old, "named": {str(code): name for code, name in named.items()}}
+        note |= dict(zip(("calibration_error", "calibration_chance"), off, strict=True))
+        known = tuple(names[: self.n_old])
+        return assignments_table(
+            self.ids_or(ids), self.labels, self.confidence, known, self.fitted.k, self.unsure, note, named
+        )
+
+    def collection(
+        self, items: Items | Sequence[str] | Sequence[Path] | None = None, ids: Sequence[str] | None = None
+    ) -> Collection:
+        """The items with the labels that people gave, for the page: texts, image files or the vectors alone."""
+        names = tuple(self.names()[: self.n_old])
+        return Collection(self.ids_or(ids), _shown(items, self.x), self.labelled_in_fit, names)
+
+    def views(self, x: NDArray[np.float32], store: FeatureStore | None) -> Views:
+        """Test views of new items in the form that the model takes; features of another kind are refused."""
+        if store is not None and (difference := differing_features(self.features_key, store.key)):
+            raise InputError(f"This model can't label these features: {difference}")
+        if self.fitted.regime == "frozen":
+            return VectorViews(x)
+        if store is None:
+            raise InputError("The last stage of a backbone was trained; give the cached activations with store=….")
+        return cached_views(store, len(x))
+
+
+def cached_views(store: FeatureStore, n: int) -> CachedViews:
+    """The views of n items that a store holds in the same order."""
+    if len(store) != n:
+        raise InputError(f"The store holds {len(store)} items, but X has {n}; give the features of the same items.")
+    return CachedViews(store, np.arange(n, dtype=np.int64))
+
+
+def add_items(
+    held: FittedCollection,
+    x: NDArray[np.float32],
+    labels: tuple[NDArray[np.int64], list[Any]],
+    ids: list[str] | None = None,
+    store: FeatureStore | None = None,
+    random_state: int = 0,
+) -> FittedCollection:
+    """The collection with M new items: what is there stays as it is, and what no class explains is appended.
+
+    Parameters
+    ----------
+    held : FittedCollection
+        What is there.
+    x : ndarray of float32, shape (M, D)
+        Vectors of the new items.
+    labels : tuple
+        What people say of them: a code each, -1 without, and the classes that these are places in.
+    ids : list of str, optional
+        Ids of the new items; where these or those of `held` are missing, there are none.
+    store : FeatureStore, optional
+        Their cached activations, for a model whose last stage was trained.
+    random_state : int
+        Seed.
+    """
+    views = held.views(x, store)
+    codes, classes = labels
+    number = {label: code for code, label in enumerate(held.classes)}
+    unheard = [label for label in classes if label not in number]
+    number |= {label: len(held.classes) + i for i, label in enumerate(unheard)}
+    given = np.array([*(number[label] for label in classes), UNLABELLED], dtype=np.int64)[codes]
+    sure = core(held.labels, ~held.unsure)
+    both = np.concatenate([held.x, x])
+    done = extend(held.fitted, views, both, held.labelled_in_fit, sure, given, random_state)
+    names = [*held.classes, *unheard]
+    return replace(
+        held,
+        fitted=done.fitted,
+        classes=with_novel_labels(names, held.n_old, done.fitted.k),
+        named=(*held.named, *range(len(held.classes), len(names))),
+        x=both,
+        given=np.concatenate([held.given, given]),
+        labels=np.concatenate([held.labels, done.labels]),
+        confidence=np.concatenate([held.confidence, done.confidence]),
+        unsure=np.concatenate([held.unsure, done.unsure]),
+        ids=[*held.ids, *ids] if held.ids is not None and ids is not None else None,
+    )
+
+
+def check_one_each(ids: Sequence[Any], n: int) -> None:
+    """Refuse ids that are more or fewer than the items."""
+    if len(ids) != n:
+        raise InputError(f"There are {len(ids)} ids for {n} items; give one for each.")
+
+
+def _shown(items: Items | Sequence[Any] | None, x: NDArray[np.float32]) -> Items:
+    """What the page shows: texts (str), image files (Path), or nothing but the vectors."""
+    if items is None:
+        return Vectors(x)
+    if isinstance(items, Items):
+        return items
+    if len(items) != len(x):
+        raise InputError(f"There are {len(items)} items for {len(x)} vectors; give one for each.")
+    if all(isinstance(one, str) for one in items):
+        return Texts(pa.array(list(items), pa.large_string()))
+    if all(isinstance(one, Path) for one in items):
+        return ImageFiles(Path(), pa.array([str(one.resolve()) for one in items], pa.string()))
+    raise InputError("items are texts (str) or image files (pathlib.Path), one for each vector.")

@@ -1,0 +1,148 @@
+"""Keep a fitted collection as a run directory, and read it again: `CategoryDiscovery.save` and ``load``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ltgcd.common.errors import InputError
+from ltgcd.data.any_labels import KINDS, kind_of, with_novel_labels
+from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
+from ltgcd.data.items import Vectors
+from ltgcd.discovery.discover import DiscoveryConfig
+from ltgcd.discovery.fitted_collection import FittedCollection
+from ltgcd.run.directory import Run
+from ltgcd.run.predict import load_run_model
+from ltgcd.run.train import described_estimate, kept_estimate, run_config
+from ltgcd.training.model import FittedModel
+
+
+def save_fitted(
+    folder: Path | str,
+    held: FittedCollection,
+    config: DiscoveryConfig,
+    parameters: dict[str, Any],
+    columns: Sequence[str],
+    ids: Sequence[str] | None = None,
+) -> Path:
+    """Write a run directory, which every command takes.
+
+    Parameters
+    ----------
+    folder : path
+        A new folder, or one that holds the very same run.
+    held : FittedCollection
+        The items and the model.
+    config : DiscoveryConfig
+        What was run.
+    parameters : dict
+        Those of `CategoryDiscovery`.
+    columns : sequence of str
+        Names of the columns of X, where it was a DataFrame.
+    ids : sequence of str, length N, optional
+        Ids of the items; by default their own.
+    """
+    run, decisive = Run(folder), run_config(config, None)
+    decisive["estimator"] = {
+        "classes": held.names(),
+        "kind": kind_of(held.classes),
+        "parameters": _plain(parameters),
+        "columns": list(columns),
+    }
+    known = [*range(held.n_old), *held.named]
+    names = tuple(held.names()[code] for code in known)
+    place = np.full(len(held.classes) + 1, UNLABELLED)  # the last one is that of -1
+    place[known] = np.arange(len(known))
+    collection = Collection(held.ids_or(ids), Vectors(held.x), place[held.given], names)
+    run.check_free()
+    with run.lock("CategoryDiscovery.save"):
+        run.check_not_updated()  # what a command has added since is not put back
+        run.begin(decisive, Source(collection, None))
+        tensors, description = held.fitted.state()
+        note: dict[str, Any] = {"class_names": list(names[: held.n_old]), "dim": int(held.x.shape[1])}
+        if held.features_key is not None:
+            note["features"] = {key: value for key, value in held.features_key.items() if value is not None}
+        run.write_model(tensors, {**description, "note": note})
+        run.write_features(collection.ids, held.x)
+        if held.estimate is not None:
+            run.write_estimate(described_estimate(held.estimate, collection))
+        run.write_assignments(held.table(ids))
+    return run.folder
+
+
+class Loaded(NamedTuple):
+    """What a run directory tells `CategoryDiscovery`: its parameters, the columns of X, the items and the model."""
+
+    parameters: dict[str, Any]
+    columns: list[str]
+    held: FittedCollection
+
+
+def load_fitted(folder: Path | str, weights: Path | str | None = None) -> Loaded:
+    """Read a run directory: what `save_fitted` wrote, or a finished run of ``ltgcd discover``.
+
+    Parameters
+    ----------
+    folder : path
+        The run.
+    weights : path, optional
+        Backbone weights, for a run whose last stage was trained with others than the usual ones.
+    """
+    run = Run.open(folder)
+    config, model = run.config(), load_run_model(run, Path(weights) if weights is not None else None)
+    table, features, labels = run.assignments(), run.features(), run.labels()
+    if features is None:
+        raise InputError(f"{folder} keeps no features of its items, which a model needs to be updated.")
+    kept, fitted = config.get("estimator") or {}, model.fitted
+    ids = table.column("id").combine_chunks()
+    at = positions(ids, labels.ids, f"the labels of {run}", "restore them")
+    n_old, names = fitted.n_old, list(labels.class_names)
+    # Classes that an update named stand behind the known ones in the labels, under numbers of their own in the run.
+    number = {name: code for code, name in model.named.items()}
+    codes = [*range(n_old), *(number[name] for name in names[n_old:])]
+    read = KINDS[kept.get("kind", "str")]
+    classes = [read(label) for label in kept.get("classes", names[:n_old])]
+    for code, name in sorted(model.named.items()):  # an update by the command may have named more
+        if code >= len(classes):
+            classes = [*with_novel_labels(classes, n_old, code), name]
+    note = run.assignments_note()
+    held = FittedCollection(
+        fitted=fitted,
+        classes=with_novel_labels(classes, n_old, fitted.k),
+        named=tuple(sorted(model.named)),
+        x=features.of(ids, run),
+        given=np.array([*codes, UNLABELLED], dtype=np.int64)[labels.y[at]],
+        labels=np.asarray(table.column("label").to_numpy(), dtype=np.int64),
+        confidence=np.asarray(table.column("confidence").to_numpy(), dtype=np.float32),
+        unsure=np.asarray(table.column("status").to_numpy(zero_copy_only=False) == "unsure", dtype=np.bool_),
+        ids=ids.to_pylist(),
+        estimate=kept_estimate(run),
+        calibration_off=(note.get("calibration_error"), note.get("calibration_chance")),
+        features_key=model.features,
+    )
+    parameters = kept.get("parameters") or _parameters(config, fitted)
+    return Loaded({"unlabelled": None, **parameters}, list(kept.get("columns") or ()), held)  # what is missing was None
+
+
+def _parameters(config: dict[str, Any], fitted: FittedModel) -> dict[str, Any]:
+    """Parameters of a run that a command made, as far as `CategoryDiscovery` has them."""
+    return {
+        "n_classes": fitted.k if config.get("k") == "auto" else config["k"],
+        "method": config["method"],
+        "rehearsals": config.get("rehearsals", 0),
+        "labels_from": config.get("labels_from", "collection"),
+        "unlabelled": UNLABELLED,
+        "random_state": config.get("random_state", 0),
+    }
+
+
+def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters as TOML can hold them: no numbers of NumPy's, and None left out."""
+    return {
+        name: _plain(value) if isinstance(value, dict) else value.item() if isinstance(value, np.generic) else value
+        for name, value in parameters.items()
+        if value is not None
+    }
