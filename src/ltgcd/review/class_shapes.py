@@ -1,0 +1,188 @@
+"""How classes lie to one another, from nothing but the sum of the unit rows of each: cheap enough for every action.
+
+With S_c the sum of the n_c unit rows of class c, the mean cosine of two of its items is (|S_c|² − n_c) / (n_c² − n_c),
+and of an item of c and one of e it is S_c·S_e / (n_c n_e). So a change to two classes costs two sums, however many items
+and classes there are, and no table of items by classes is ever made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ltgcd.data.collection import UNLABELLED
+from ltgcd.graph.whitening import class_means, normalise
+
+PRIOR_PAIRS = 6.0  # pairs as alike as those of a usual class that each class is given: one of two items says little
+LEAST_WITHIN = 0.05  # mean cosine of a class's own items, below which it has no direction to compare by
+ROWS = 4096  # rows of a block
+FAR = 0.05  # share of the given items of a class that are called far from the others
+PRIOR_GIVEN = 10.0  # given items as spread as those of all classes that each class is given
+
+
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """Sums (K, d) of the unit rows of each class, and their numbers (K,)."""
+
+    sums: NDArray[np.float64]
+    counts: NDArray[np.int64]
+
+    @property
+    def centres(self) -> NDArray[np.float32]:
+        """Directions (K, d) of the classes; zero for an empty one."""
+        return normalise(self.sums)
+
+
+def class_shapes(
+    z: NDArray[np.float32],
+    members: NDArray[np.int64],
+    k: int,
+    before: Shapes | None = None,
+    changed: NDArray[np.int64] | None = None,
+) -> Shapes:
+    """Shapes of `k` classes of unit rows (N, d).
+
+    Parameters
+    ----------
+    z : ndarray of float32, shape (N, d)
+        Rows of unit length.
+    members : ndarray of int64, shape (N,)
+        Class of each item that counts, -1 for the others.
+    k : int
+        Number of codes.
+    before, changed : Shapes and ndarray of int64, optional
+        The shapes as they were, and the classes whose items are others now: only these are added up again.
+    """
+    if before is None or changed is None:
+        means, counts = class_means(z, members, k)
+        return Shapes(means.astype(np.float64) * counts[:, None], counts)
+    sums, counts = np.zeros((k, z.shape[1])), np.zeros(k, dtype=np.int64)
+    sums[: len(before.sums)], counts[: len(before.counts)] = before.sums, before.counts
+    place = np.full(k + 1, UNLABELLED, dtype=np.int64)  # the last one is that of -1
+    place[changed] = np.arange(len(changed))
+    at = place[members]
+    rows = np.flatnonzero(at != UNLABELLED)
+    means, counts[changed] = class_means(z[rows], at[rows], len(changed))
+    sums[changed] = means.astype(np.float64) * counts[changed][:, None]
+    return Shapes(sums, counts)
+
+
+def within_cosine(shapes: Shapes) -> NDArray[np.float64]:
+    """Mean cosine (K,) of two items of each class; of a small class drawn towards what is usual."""
+    n = shapes.counts.astype(np.float64)
+    pairs = n * (n - 1) / 2
+    total = (np.einsum("kd,kd->k", shapes.sums, shapes.sums) - n) / 2
+    enough = n >= 3
+    usual = float(np.median(total[enough] / pairs[enough])) if enough.any() else 0.5
+    return np.asarray(np.clip((total + PRIOR_PAIRS * usual) / (pairs + PRIOR_PAIRS), LEAST_WITHIN, 1.0))
+
+
+def class_similarity(shapes: Shapes) -> NDArray[np.float32]:
+    """Cosines (K, K) of the classes' true centres, as far as these items tell; 0 for an empty class.
+
+    The cosine of two means of few items is too small, because both hold noise. The mean cosine of pairs across, over
+    the root of those of pairs within, has no such bias: two random halves of one class have 1, whatever its spread.
+    """
+    mean = shapes.sums / np.maximum(shapes.counts, 1)[:, None]
+    scaled = mean / np.sqrt(within_cosine(shapes))[:, None]
+    return np.clip(scaled @ scaled.T, -1.0, 1.0).astype(np.float32)
+
+
+def coherence(shapes: Shapes) -> NDArray[np.float64]:
+    """How much nearer a class's items are to their own centre than to the next one, shape (K,), in [-1, 1].
+
+    A silhouette of the class as a whole, (a − b) / max(1 − a, 1 − b), with a the mean cosine of its items to the centre
+    of the others among them, and b to the nearest other centre. NaN for fewer than two items, or without another class.
+    """
+    n = np.maximum(shapes.counts, 1).astype(np.float64)
+    squared = np.einsum("kd,kd->k", shapes.sums, shapes.sums)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        own = (squared / n - 1) / np.sqrt(np.maximum(squared * (1 - 2 / n) + 1, 1e-12))
+    across = (shapes.sums / n[:, None]) @ shapes.centres.T.astype(np.float64)
+    np.fill_diagonal(across, -1.0)
+    across[:, shapes.counts == 0] = -1.0
+    other = across.max(axis=1, initial=-1.0)
+    found = (own - other) / np.maximum(np.maximum(1 - own, 1 - other), 1e-12)
+    return np.where((shapes.counts > 1) & ((shapes.counts > 0).sum() > 1), np.clip(found, -1, 1), np.nan)
+
+
+def own_cosines(
+    z: NDArray[np.float32],
+    rows: NDArray[np.int64],
+    own: NDArray[np.int64],
+    is_inside: NDArray[np.bool_],
+    shapes: Shapes,
+) -> NDArray[np.float32]:
+    """Cosine of some rows to the centres of their classes, shape (n,); NaN where there is nothing to compare with.
+
+    Parameters
+    ----------
+    z : ndarray of float32, shape (N, d)
+        Rows of unit length.
+    rows, own : ndarray of int64, shape (n,)
+        Which ones, and the class of each.
+    is_inside : ndarray of bool, shape (n,)
+        Rows that are part of the sum of their class: they are taken out of it first.
+    shapes : Shapes
+        Of the classes.
+    """
+    sums = shapes.sums.astype(np.float32)
+    dot = np.empty(len(rows))
+    for start in range(0, len(rows), ROWS):
+        part = slice(start, start + ROWS)
+        dot[part] = np.einsum("nd,nd->n", z[rows[part]], sums[own[part]])
+    squared = np.einsum("kd,kd->k", shapes.sums, shapes.sums)[own]
+    # |S − z|² = |S|² − 2 z·S + 1 for a row that is a part of S.
+    rest = np.where(is_inside, squared - 2 * dot + 1, squared)
+    others = shapes.counts[own] - is_inside
+    cosine = (dot - is_inside) / np.sqrt(np.maximum(rest, 1e-12))
+    return np.where(others > 0, np.clip(cosine, -1, 1), np.nan).astype(np.float32)
+
+
+def contamination(
+    cosine: NDArray[np.float32],
+    code: NDArray[np.int64],
+    is_given: NDArray[np.bool_],
+    is_assigned: NDArray[np.bool_],
+    k: int,
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Share (K,) of each class's assigned items that do not look like its given ones, and the number that lie far.
+
+    An item lies far if its cosine to the centre of the given items is below that of all but `FAR` of these themselves
+    (each left out of the centre it is compared with). Of items like the given ones a share `FAR` lies far, too: that is
+    taken off. A class of few given items borrows the spread of the others.
+
+    Parameters
+    ----------
+    cosine : ndarray of float32, shape (N,)
+        Of each item to the centre of the given items of its class, itself left out; NaN where there is none.
+    code : ndarray of int64, shape (N,)
+        Class of each item.
+    is_given, is_assigned : ndarray of bool, shape (N,)
+        Items that people gave their class, and items that were assigned to theirs.
+    k : int
+        Number of codes. A class without given or without assigned items has 0.
+    """
+    known = np.isfinite(cosine)
+    given, assigned = np.flatnonzero(is_given & known), np.flatnonzero(is_assigned & known)
+    if not len(given) or not len(assigned):
+        return np.zeros(k), np.zeros(k, dtype=np.int64)
+    limit = _low_quantiles(cosine[given].astype(np.float64), code[given], k)
+    distant = cosine[assigned] < limit[code[assigned]]
+    far = np.bincount(code[assigned][distant], minlength=k).astype(np.int64)
+    share = far / np.maximum(np.bincount(code[assigned], minlength=k), 1)
+    return np.clip((share - FAR) / (1 - FAR), 0.0, 1.0), far
+
+
+def _low_quantiles(values: NDArray[np.float64], group: NDArray[np.int64], k: int) -> NDArray[np.float64]:
+    """The value (K,) below which a share `FAR` of each group lies, drawn towards that of all, around its own mean."""
+    n = np.bincount(group, minlength=k)
+    mean = np.bincount(group, weights=values, minlength=k) / np.maximum(n, 1)
+    shared = (n * mean + PRIOR_GIVEN * values.mean()) / (n + PRIOR_GIVEN)
+    usual = float(np.quantile(values - mean[group], FAR))
+    order = np.lexsort((values, group))
+    at = np.minimum(np.cumsum(n) - n + (FAR * n).astype(np.int64), len(values) - 1)
+    own = np.where(n > 0, values[order][at] - mean, 0.0)
+    return np.asarray(shared + (n * own + PRIOR_GIVEN * usual) / (n + PRIOR_GIVEN))

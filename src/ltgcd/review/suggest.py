@@ -1,0 +1,349 @@
+"""What to look at and what to try next: the queue, merges, a split, more of a kind, neighbours, an audit.
+
+Arrays in, arrays out; nothing here knows a run, a page or a name. Rows are whitened features of unit length (N, d), so
+that a cosine is a product. Work is done in blocks, and the only tables are of classes by classes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ltgcd.common.numerics import softmax
+from ltgcd.graph.kmeans import cluster
+from ltgcd.graph.whitening import Whitening, fit_whitening, normalise
+from ltgcd.review.class_shapes import ROWS, Shapes
+
+DIMENSIONS = 128  # of the whitened features
+FITTED = 20_000  # rows that the whitening is fitted on
+NAMELESS = 0.5  # doubt in a category that nobody has looked at: whatever is said of it is news
+LEANING = 0.25  # what an unsure item counts beside a sure one: it has to be looked at by itself
+MUTUAL = 5  # nearest classes among which a partner is looked for
+CLUSTERED = 2000  # rows of a class that a split is found on
+CANDIDATES = 4000  # most alike items that are weighed when a class grows
+TOLD = 2000  # given items that the temperature is fitted on
+TEMPERATURES = np.geomspace(0.02, 1.0, 18)
+Z95 = 1.959964  # normal quantile of a 95 % interval
+
+Order = Literal["doubtful", "centre"]
+
+
+# ---------------------------------------------------------------- the space that likeness is measured in
+
+
+def whitening_of(x: NDArray[np.floating], y: NDArray[np.int64], n_classes: int, random_state: int = 0) -> Whitening:
+    """Whitening of features (N, D) by labels y (N,), -1 for none; of too many rows by a sample, labelled ones first."""
+    shuffled = np.random.RandomState(random_state).permutation(len(x))
+    rows = np.sort(shuffled[np.argsort(y[shuffled] < 0, kind="stable")][: FITTED // 2])
+    rest = shuffled[~np.isin(shuffled, rows)][: FITTED - len(rows)]
+    rows = np.sort(np.concatenate([rows, rest]))
+    return fit_whitening(x[rows], y[rows], n_classes, DIMENSIONS)
+
+
+def whitened(x: NDArray[np.floating], whitening: Whitening) -> NDArray[np.float32]:
+    """Whitened rows (N, d) of unit length, block by block: the features may be a map of a file."""
+    z = np.empty((len(x), whitening.matrix.shape[1]), dtype=np.float32)
+    for start in range(0, len(x), ROWS):
+        z[start : start + ROWS] = whitening.transform(x[start : start + ROWS])
+    return z
+
+
+# ---------------------------------------------------------------- the queue
+
+
+class Queue(NamedTuple):
+    """What an action on each class is expected to gain (K,), and what the doubt in it is made of, each in [0, 1]."""
+
+    gain: NDArray[np.float64]
+    doubt: NDArray[np.float64]
+    wrong: NDArray[np.float64]
+    contaminated: NDArray[np.float64]
+    nameless: NDArray[np.bool_]
+
+
+def queue(
+    open_items: NDArray[np.int64],
+    open_confidence: NDArray[np.float64],
+    leaning: NDArray[np.int64],
+    contaminated: NDArray[np.float64],
+    nameless: NDArray[np.bool_],
+) -> Queue:
+    """Order classes by what a person's look at them is expected to gain: items times doubt.
+
+    Parameters
+    ----------
+    open_items : ndarray of int64, shape (K,)
+        Sure items of each class that no person has confirmed or labelled.
+    open_confidence : ndarray, shape (K,)
+        Their mean confidence.
+    leaning : ndarray of int64, shape (K,)
+        Unsure items that lean to the class.
+    contaminated : ndarray, shape (K,)
+        Share of the assigned items that do not look like the given ones.
+    nameless : ndarray of bool, shape (K,)
+        Categories that nobody has named and nobody has confirmed an item of.
+
+    Returns
+    -------
+    Queue
+        The doubt is the chance that at least one of three holds: an item is wrong, it is foreign to the given ones,
+        or nobody knows what it is.
+    """
+    wrong = np.where(open_items > 0, 1.0 - open_confidence, 0.0)
+    doubt = 1 - (1 - wrong) * (1 - contaminated) * (1 - NAMELESS * nameless)
+    gain = open_items * doubt + LEANING * leaning
+    return Queue(gain, doubt, wrong, contaminated, nameless)
+
+
+def in_order(
+    order: Order,
+    rows: NDArray[np.int64],
+    confidence: NDArray[np.floating],
+    cosine: NDArray[np.floating],
+    given: NDArray[np.bool_],
+) -> NDArray[np.int64]:
+    """Rows of a class, the most doubtful or the most central first; what a person has confirmed is in no doubt.
+
+    Parameters
+    ----------
+    order : {"doubtful", "centre"}
+        By rising confidence and cosine together, as ranks, or by falling cosine.
+    rows : ndarray of int64, shape (n,)
+        The rows.
+    confidence, cosine, given : ndarray, shape (n,)
+        Of these rows; the cosine is that to the centre of the class.
+    """
+    if order == "centre":
+        return rows[np.lexsort((rows, -cosine))]
+    doubt = _ranks(-confidence) + _ranks(-cosine)
+    return rows[np.lexsort((rows, -doubt, given))]
+
+
+def _ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Rank of each value in [0, 1], equal ones alike, NaN as the middle."""
+    filled = np.where(np.isfinite(values), values, np.nanmedian(values) if np.isfinite(values).any() else 0.0)
+    _, place, n = np.unique(filled, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(n) - n / 2)[place] / max(len(values), 1))
+
+
+# ---------------------------------------------------------------- merges
+
+
+class Merge(NamedTuple):
+    """Two classes that may be one, the smaller first, and how alike they are."""
+
+    code: int
+    into: int
+    similarity: float
+    mutual: bool
+
+
+def merge_proposals(
+    similarity: NDArray[np.float32],
+    sizes: NDArray[np.int64],
+    apart: NDArray[np.bool_],
+    distinct: set[frozenset[int]],
+    limit: int = 100,
+) -> list[Merge]:
+    """The most alike pairs of classes, best first.
+
+    Parameters
+    ----------
+    similarity : ndarray of float32, shape (K, K)
+        See `ltgcd.review.class_shapes.class_similarity`.
+    sizes : ndarray of int64, shape (K,)
+        Items of each class; empty ones have no partner.
+    apart : ndarray of bool, shape (K,)
+        Classes that people have labelled items of: of these no two are ever proposed, for people told them apart.
+    distinct : set of frozenset
+        Pairs that a person said are two.
+    limit : int
+        Pairs.
+    """
+    live = np.flatnonzero(sizes > 0)
+    if len(live) < 2:
+        return []
+    s = similarity[np.ix_(live, live)].copy()
+    s[np.ix_(apart[live], apart[live])] = -2.0
+    np.fill_diagonal(s, -2.0)
+    place = {int(code): at for at, code in enumerate(live)}
+    for pair in distinct:
+        if len(pair) == 2 and pair <= set(place):
+            one, other = (place[code] for code in pair)
+            s[one, other] = s[other, one] = -2.0
+    near = min(MUTUAL, len(live) - 1)
+    among = np.zeros(s.shape, dtype=np.bool_)
+    np.put_along_axis(among, np.argpartition(-s, near - 1, axis=1)[:, :near], True, axis=1)
+    left, right = np.nonzero(np.triu((among | among.T) & (s > 0), 1))
+    best = np.argsort(-s[left, right], kind="stable")[:limit]
+    found = []
+    for a, b in zip(left[best].tolist(), right[best].tolist(), strict=True):
+        # The smaller one goes into the larger, and never one with people's own labels into one without.
+        first, second = sorted((a, b), key=lambda at: (bool(apart[live[at]]), int(sizes[live[at]]), -at))
+        mutual = bool(s[a].argmax() == b and s[b].argmax() == a)
+        found.append(Merge(int(live[first]), int(live[second]), float(s[a, b]), mutual))
+    return found
+
+
+# ---------------------------------------------------------------- split
+
+
+def split_proposal(
+    z: NDArray[np.float32], rows: NDArray[np.int64], parts: int, stays: NDArray[np.bool_], random_state: int = 0
+) -> tuple[list[NDArray[np.int64]], float]:
+    """Parts of a class by sub-clustering, and how well they are separated, in [-1, 1].
+
+    The first part is the one that keeps the class: it has the most of what `stays`, or is the largest. Rows that stay
+    are in no other part.
+
+    Parameters
+    ----------
+    z : ndarray of float32, shape (N, d)
+        Rows of unit length.
+    rows : ndarray of int64, shape (n,)
+        The rows of the class.
+    parts : int
+        How many, 2 to 5.
+    stays : ndarray of bool, shape (n,)
+        Rows that a person has given this class.
+    random_state : int
+        Seed.
+    """
+    x = z[rows]
+    sample = np.sort(np.random.RandomState(random_state).permutation(len(rows))[:CLUSTERED])
+    if len(rows) < 2:
+        return [rows], 0.0
+    centres = normalise(cluster(x[sample], parts, random_state, n_init=4).cluster_centers_)
+    cosines = x @ centres.T
+    part = cosines.argmax(axis=1)
+    both = np.sort(cosines, axis=1)[:, ::-1]
+    far, near = 1 - both[:, 1], 1 - both[:, 0]
+    separation = float(np.mean((far - near) / np.maximum(np.maximum(far, near), 1e-12)))
+    sizes = np.bincount(part, minlength=len(centres))
+    staying = np.bincount(part[stays], minlength=len(centres))
+    keeper = int(np.lexsort((-sizes, -staying))[0])
+    order = [keeper, *(int(c) for c in np.argsort(-sizes, kind="stable") if c != keeper)]
+    found = []
+    for c in order:
+        inside = np.flatnonzero((part == c) & ~stays if c != keeper else (part == c) | stays)
+        found.append(rows[inside[np.argsort(-cosines[inside, c], kind="stable")]])
+    return [group for group in found if len(group)], separation
+
+
+# ---------------------------------------------------------------- more of a kind
+
+
+def fitted_temperature(z: NDArray[np.float32], y: NDArray[np.int64], shapes: Shapes, random_state: int = 0) -> float:
+    """Temperature at which cosines to the class centres tell the labels best, each item left out of its own centre.
+
+    Parameters
+    ----------
+    z : ndarray of float32, shape (N, d)
+        Rows of unit length.
+    y : ndarray of int64, shape (N,)
+        Labels that people gave, -1 for none.
+    shapes : Shapes
+        Of these labels.
+    """
+    usable = np.flatnonzero((y >= 0) & (shapes.counts[y] > 1))
+    if not len(usable):
+        return float(np.median(TEMPERATURES))
+    rows = np.sort(np.random.RandomState(random_state).permutation(usable)[:TOLD])
+    live = np.flatnonzero(shapes.counts > 0)
+    cosines = z[rows] @ shapes.centres[live].T
+    own = np.searchsorted(live, y[rows])
+    left = shapes.sums[y[rows]] - z[rows]
+    inside = np.einsum("nd,nd->n", z[rows], left) / np.maximum(np.linalg.norm(left, axis=1), 1e-12)
+    cosines[np.arange(len(rows)), own] = inside
+    told = [
+        float(np.log(np.maximum(softmax(cosines, t)[np.arange(len(rows)), own], 1e-12)).mean()) for t in TEMPERATURES
+    ]
+    return float(TEMPERATURES[int(np.argmax(told))])
+
+
+class Grown(NamedTuple):
+    """Items that may belong to a class, the most likely first, and the chance of each."""
+
+    rows: NDArray[np.int64]
+    chance: NDArray[np.float64]
+
+
+def grow(
+    z: NDArray[np.float32],
+    target: int,
+    code: NDArray[np.int64],
+    confidence: NDArray[np.floating],
+    is_open: NDArray[np.bool_],
+    shapes: Shapes,
+    temperature: float,
+) -> Grown:
+    """Items of other classes, and unsure ones, by their chance to be of the class `target`.
+
+    An item that leans to the class has the chance that its confidence promises. One of another class is wrong there
+    with a chance of 1 − confidence, of which this class has the share that a softmax over its cosines to the other
+    classes gives. So the mean over a page is the precision to expect of it.
+
+    Parameters
+    ----------
+    z : ndarray of float32, shape (N, d)
+        Rows of unit length.
+    target : int
+        The class.
+    code, confidence : ndarray, shape (N,)
+        Class of each item, of an unsure one that which it leans to, and the calibrated chance that it is right.
+    is_open : ndarray of bool, shape (N,)
+        Items that may be proposed: not in the class already, not given, not junk, not refused for the class.
+    shapes : Shapes
+        Of all classes; that of `target` by its confirmed items where there are some.
+    temperature : float
+        See `fitted_temperature`.
+    """
+    rows = np.flatnonzero(is_open)
+    centres = shapes.centres
+    if not len(rows) or not shapes.counts[target]:
+        return Grown(np.empty(0, dtype=np.int64), np.empty(0))
+    closeness = z @ centres[target]
+    if len(rows) > CANDIDATES:
+        rows = rows[np.argpartition(-closeness[rows], CANDIDATES)[:CANDIDATES]]
+    live = np.flatnonzero(shapes.counts > 0)
+    place = np.full(len(shapes.counts), -1, dtype=np.int64)
+    place[live] = np.arange(len(live))
+    cosines = z[rows] @ centres[live].T
+    own = place[code[rows]]
+    leans, elsewhere = code[rows] == target, np.flatnonzero((own >= 0) & (code[rows] != target))
+    cosines[elsewhere, own[elsewhere]] = -np.inf
+    share = softmax(cosines, temperature)[:, place[target]].astype(np.float64)
+    chance = np.where(leans, confidence[rows], (1 - confidence[rows]) * share)
+    best = np.lexsort((rows, -closeness[rows], -chance))
+    return Grown(rows[best], chance[best])
+
+
+def neighbours(z: NDArray[np.float32], row: int, n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The n items most like an item, itself left out, and their cosines; every item is looked at."""
+    cosines = z @ z[row]
+    cosines[row] = -2.0
+    n = min(n, len(z) - 1)
+    best = np.argpartition(-cosines, n - 1)[:n] if n > 0 else np.empty(0, dtype=np.int64)
+    best = best[np.lexsort((best, -cosines[best]))]
+    return best.astype(np.int64), np.clip(cosines[best], -1, 1)
+
+
+# ---------------------------------------------------------------- audit
+
+
+def audit_sample(rows: NDArray[np.int64], n: int, n_items: int, random_state: int = 0) -> NDArray[np.int64]:
+    """At most `n` rows at random: those that come first in one order of all items, so that it lasts as rows change."""
+    rank = np.random.RandomState(random_state).permutation(n_items)
+    return rows[np.argsort(rank[rows], kind="stable")[:n]]
+
+
+def wilson(right: int, checked: int) -> tuple[float, float]:
+    """95 % interval of a share, of which `right` of `checked` were seen (Wilson's score interval)."""
+    if checked == 0:
+        return 0.0, 1.0
+    share, extra = right / checked, Z95**2 / checked
+    middle = (share + extra / 2) / (1 + extra)
+    half = Z95 * np.sqrt(share * (1 - share) / checked + extra / (4 * checked)) / (1 + extra)
+    return max(0.0, float(middle - half)), min(1.0, float(middle + half))
