@@ -1,8 +1,8 @@
 """How classes lie to one another, from nothing but the sum of the unit rows of each: cheap enough for every action.
 
 With S_c the sum of the n_c unit rows of class c, the mean cosine of two of its items is (|S_c|² − n_c) / (n_c² − n_c),
-and of an item of c and one of e it is S_c·S_e / (n_c n_e). So a change to two classes costs two sums, however many items
-and classes there are, and no table of items by classes is ever made.
+and that of an item of c and one of e is S_c·S_e / (n_c n_e). So a change to two classes costs two sums, however many
+items and classes there are, and no table of items by classes is ever made.
 """
 
 from __future__ import annotations
