@@ -19,9 +19,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ltgcd.class_number.estimate import KEstimate
 from ltgcd.common.errors import InputError
 from ltgcd.common.outputs import check_output, output_path
-from ltgcd.data.any_labels import as_array, encode_labels_of_any_kind, with_novel_labels
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.items import Items, Vectors
+from ltgcd.data.python_labels import as_array, encode_labels_of_any_kind, with_novel_labels
 from ltgcd.discovery.discover import DiscoveryConfig, Task, configure, discover
 from ltgcd.discovery.fitted_collection import FittedCollection, add_items, cached_views, check_one_each
 from ltgcd.features.backbones import backbone_of

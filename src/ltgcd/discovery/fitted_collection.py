@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from ltgcd.class_number.estimate import KEstimate
 from ltgcd.common.errors import InputError
-from ltgcd.data.any_labels import with_novel_labels
 from ltgcd.data.collection import UNLABELLED, Collection
 from ltgcd.data.items import ImageFiles, Items, Texts, Vectors
+from ltgcd.data.python_labels import with_novel_labels
 from ltgcd.discovery.assignments import assignments_table, core
 from ltgcd.discovery.discover import status_of
 from ltgcd.discovery.extend import extend

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ltgcd.common.errors import InputError
-from ltgcd.data.any_labels import KINDS, kind_of, with_novel_labels
 from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
 from ltgcd.data.items import Vectors
+from ltgcd.data.python_labels import KINDS, kind_of, with_novel_labels
 from ltgcd.discovery.discover import DiscoveryConfig
 from ltgcd.discovery.fitted_collection import FittedCollection
 from ltgcd.run.directory import Run

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ltgcd.common.errors import InputError
-from ltgcd.data.any_labels import as_array, encode_labels_of_any_kind, with_novel_labels
+from ltgcd.data.python_labels import as_array, encode_labels_of_any_kind, with_novel_labels
 
 
 @pytest.mark.parametrize(
