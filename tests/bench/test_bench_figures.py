@@ -244,10 +244,12 @@ def blobs() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return x.astype(np.float32), (x @ centres.T).astype(np.float32), y, truth
 
 
-def small_map() -> DensityMap:
+def small_map(trained: np.ndarray | None = None) -> DensityMap:
     x, logits, y, truth = blobs()
     names = tuple(f"class_{place}" for place in range(10))
-    return mapped(x, x, logits, y, truth, names, 6, 0.1, SelectionConfig(k=5, k_s=8), "blobs")
+    return mapped(
+        x if trained is None else trained, x, logits, y, truth, names, 6, 0.1, SelectionConfig(k=5, k_s=8), "blobs"
+    )
 
 
 def test_classes_of_the_map_are_chosen_by_size() -> None:
@@ -304,6 +306,10 @@ def test_the_map_shows_what_the_selection_selects() -> None:
     at_peak = found.edges[found.peak[found.edges[:, 0]]]
     assert (found.density[at_peak[:, 0]] >= found.density[at_peak[:, 1]]).all()
     assert f"S_dens {chosen.imbalance(truth)['dense']:.1f}" in found.words[1]
+    # Neighbours are those of the features that the run searched, whatever became of them in training.
+    moved = small_map(np.random.RandomState(1).randn(*x.shape).astype(np.float32))
+    for name in ("density", "peak", "kept", "edges"):
+        np.testing.assert_array_equal(getattr(moved, name), getattr(found, name))
 
 
 @needs_matplotlib
