@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from conftest import ROOT, run_cli
 from ltgcd.bench import cells as cells_module
@@ -23,6 +24,7 @@ from ltgcd.bench.render import Found, _grid, _summary, render, verdict
 from ltgcd.bench.results import append_record, read_records
 from ltgcd.bench.runner import Bench
 from ltgcd.bench.tables import Cell, Claim, cell_of, cells_of, read_settings, read_tables
+from ltgcd.cli import app
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.datasets import load_pool
@@ -63,14 +65,18 @@ def tables(tmp_path: Path) -> Path:
     return folder
 
 
+def banking(folder: Path, size: int) -> Path:
+    """A BANKING77 of the original layout: 77 intents, every other one half as large."""
+    (folder / "banking77").mkdir(parents=True)
+    sizes = [size if c % 2 else size // 2 for c in range(77)]
+    rows = [f"question {i} about subject {c},intent {c:02d}" for c, n in enumerate(sizes) for i in range(n)]
+    (folder / "banking77" / "train.csv").write_text("text,category\n" + "\n".join(rows) + "\n")
+    return folder
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A BANKING77 of the original layout: 77 intents, the larger ones first."""
-    folder = tmp_path / "data" / "banking77"
-    folder.mkdir(parents=True)
-    rows = [f"question {i} about subject {c},intent {c:02d}" for c in range(77) for i in range(20 if c % 2 else 10)]
-    (folder / "train.csv").write_text("text,category\n" + "\n".join(rows) + "\n")
-    return tmp_path / "data"
+    return banking(tmp_path / "data", 20)
 
 
 @pytest.fixture
@@ -102,13 +108,15 @@ def test_every_table_of_the_paper_is_there() -> None:
 
 
 def test_the_main_table_lists_every_cell_of_the_paper() -> None:
-    result = run_cli("bench", "main", "--dry-run", "--json", cwd=ROOT)
-    assert result.code == 0, result.err
-    found = {(cell["dataset"], cell["row"], cell["seed"]) for cell in result.json["cells"]}
+    places = ("--tables", str(TABLES), "--results", str(ROOT / "benchmarks" / "results"))
+    result = CliRunner().invoke(app, ["bench", "main", "--dry-run", "--json", *places])
+    assert result.exit_code == 0, result.stderr
+    cells = json.loads(result.stdout)["cells"]
+    found = {(cell["dataset"], cell["row"], cell["seed"]) for cell in cells}
     for dataset in ("cifar100", "imagenet100", "herbarium19"):
         for row in ("kmeans", "rankstats", "uno", "orca", "gcd", "simgcd", "ltgcd-paper", "ltgcd"):
             assert {(dataset, row, seed) for seed in range(3)} <= found
-    assert len({cell["key"] for cell in result.json["cells"]}) == len(result.json["cells"])
+    assert len({cell["key"] for cell in cells}) == len(cells)
 
 
 def test_the_paper_s_figures_are_the_paper_s() -> None:
@@ -368,9 +376,10 @@ def test_what_was_not_run_says_how_to_get_it(tables: Path, tmp_path: Path) -> No
     assert "Not run yet." in text  # the claim
 
 
-def test_killed_while_it_works_no_finished_cell_is_run_again(tables: Path, data: Path, tmp_path: Path) -> None:
+def test_killed_while_it_works_no_finished_cell_is_run_again(tables: Path, tmp_path: Path) -> None:
     """The real command with the real encoder, killed when the first cells are done."""
     pytest.importorskip("transformers")
+    data = banking(tmp_path / "data", 6)
     arguments = ["bench", "tiny", "--seeds", "2", "--tables", tables, "--results", tmp_path / "results"]
     arguments += ["--work", tmp_path / "work", "--data", data]
     process = subprocess.Popen(

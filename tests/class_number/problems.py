@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from unittest import mock
+
 import numpy as np
+import pytest
+
+from ltgcd.class_number import interval
 
 PACKAGES = {"finch": "finch", "evoc": "evoc"}  # that some estimators need
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_draws() -> Iterator[None]:
+    """A quarter of the draws, for the modules that import this: they take most of the time of an estimate."""
+    with mock.patch.object(interval, "BOOTSTRAPS", 100):
+        yield
 
 
 def blobs(
