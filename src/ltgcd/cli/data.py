@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ltgcd.cli.common import Data, Json, Labels, Seed, SourcePath, report, status
+from ltgcd.cli.common import Data, Json, Labels, Seed, SourcePath, Workers, report, status
 
 datasets_app = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
 
@@ -108,6 +108,7 @@ def embed(
     weights: Annotated[Path | None, typer.Option("--weights", help="Local weights: a folder or a file.")] = None,
     trained_blocks: Annotated[int, typer.Option("--trained-blocks", help="Last blocks left for training.")] = 1,
     engine: Annotated[str, typer.Option("--engine", help="torch, or openvino (faster on CPUs).")] = "torch",
+    workers: Workers = None,
     labels: Labels = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at a broken image instead of skipping it.")] = False,
     as_json: Json = False,
@@ -133,7 +134,7 @@ def embed(
         check_backbone(name, items.kind, views)
         dim = items.x.shape[1] if isinstance(items, Vectors) and name == "embeddings" else None
         model = load_backbone(name, image_size=image_size, weights=weights, trained_blocks=trained_blocks, dim=dim)
-        result = run(read, model, out, views=views, engine=engine, strict=strict, notify=status)
+        result = run(read, model, out, views=views, engine=engine, workers=workers, strict=strict, notify=status)
         return {
             "n": result.n,
             "dim": result.dim,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ltgcd.common.errors import InputError
-from ltgcd.data.parquet import RowGroup, RowStream, image_column, parquet_file, read_row_group, row_groups
+from ltgcd.data.parquet import RowGroup, image_column, parquet_file, read_row_group, row_groups, row_stream
 from ltgcd.data.regular_files import read_bytes
 
 Index = NDArray[np.int64]
@@ -75,10 +75,6 @@ class ParquetImages:
     def _starts(self) -> Index:
         return np.concatenate([[0], np.cumsum([group.rows for group in self._groups], dtype=np.int64)]).astype(np.int64)
 
-    @cached_property
-    def _streams(self) -> dict[RowGroup, RowStream]:
-        return {}
-
     def take(self, index: Index) -> list[bytes]:
         """Contents of some rows; a null gives ``b""``, which no decoder accepts."""
         rows = self.rows[index]
@@ -95,10 +91,7 @@ class ParquetImages:
         if not group.is_large:
             chosen: list[bytes | None] = read_row_group(group, self.column).take(pa.array(local)).to_pylist()
             return chosen
-        if group not in self._streams:
-            self._streams.clear()  # one is open at a time
-            self._streams[group] = RowStream(group, self.column)
-        return self._streams[group].take(local)
+        return row_stream(group, self.column).take(local)
 
     def select(self, index: Index) -> ParquetImages:
         """Store of some of the rows."""

@@ -6,6 +6,7 @@ order needs memory for a few of them, whatever the size of the file.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from functools import lru_cache
 from pathlib import Path
@@ -66,9 +67,10 @@ def image_column(path: Path) -> str:
 
 
 class RowGroup(NamedTuple):
-    """A row group: its file, its number there, and its size."""
+    """A row group: its file, when that was written, its number there, and its size."""
 
     file: Path
+    written: int  # in nanoseconds: what is kept of a file must not outlive its content
     number: int
     rows: int
     is_large: bool
@@ -76,9 +78,12 @@ class RowGroup(NamedTuple):
 
 def row_groups(file: Path) -> list[RowGroup]:
     """All row groups of a file, in order."""
-    metadata = parquet_file(file).metadata
+    metadata, written = parquet_file(file).metadata, file.stat().st_mtime_ns
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    return [RowGroup(file, n, group.num_rows, group.total_byte_size > GROUP_BYTES) for n, group in enumerate(groups)]
+    return [
+        RowGroup(file, written, n, group.num_rows, group.total_byte_size > GROUP_BYTES)
+        for n, group in enumerate(groups)
+    ]
 
 
 @lru_cache(maxsize=2)
@@ -117,6 +122,17 @@ class RowStream:
                     raise _damaged(self.group) from error
             found[row] = self._held[row - self._start].as_py()
         return [found[row] for row in rows.tolist()]
+
+
+_open = threading.local()
+
+
+def row_stream(group: RowGroup, column: str) -> RowStream:
+    """The stream of a row group where this thread has left it, whichever store asks; one is open a thread."""
+    if getattr(_open, "key", None) != (group, column):
+        _open.key, _open.stream = (group, column), RowStream(group, column)
+    stream: RowStream = _open.stream
+    return stream
 
 
 def _blobs(values: pa.Array) -> pa.Array:

@@ -2,21 +2,20 @@
 
 An item's features depend on the item alone, to the last bit: not on the order of the rows, the other items or the
 batch it falls into, for batches are always full (`filled_up`) and texts run only with texts of their length. So a run
-that was killed and is run again keeps its finished shards and ends with what a run without interruption gives.
+that was killed and is run again keeps its finished shards and ends with what a run without interruption gives, and it
+does not matter which process has computed a shard (`ltgcd.engine`).
 """
 
 from __future__ import annotations
 
 import csv
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,13 +28,14 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path
 from ltgcd.common.progress import progress
 from ltgcd.data.collection import UNLABELLED, Collection, Source
-from ltgcd.data.content_ids import digests_of
-from ltgcd.data.items import Vectors
+from ltgcd.data.items import Kind, Vectors
 from ltgcd.data.sources import write_embeddings, write_manifest
+from ltgcd.engine.shards import map_shards
+from ltgcd.engine.threads import torch_threads
 from ltgcd.features.already import embedded_already, free_numbers, newest_rows
 from ltgcd.features.backbones import check_kind
 from ltgcd.features.backbones.base import Backbone
-from ltgcd.features.backbones.engines import Run, filled_up, make_engine
+from ltgcd.features.backbones.engines import filled_up
 from ltgcd.features.cache import (
     INDEX_FILE,
     ITEMS_FILE,
@@ -48,13 +48,14 @@ from ltgcd.features.cache import (
     read_shards,
     remove_shard,
     sweep,
-    write_shard,
 )
+from ltgcd.features.embed_shard import BATCH, Shard, embedder
 
-BATCH = 16  # fastest on a CPU, where a larger batch falls out of the cache
 TAIL_BATCH = 64
-SHARD_BYTES = 64 << 20  # a shard is held in memory, and a kill loses at most one
+SHARD_BYTES = 64 << 20  # a shard is held in memory, and a kill loses at most one a process
 SHARD_ITEMS = 2048
+SHARDS = 256  # of smaller collections, so that all workers have something to do until the end
+SMALL_SHARD = {"image": 64, "text": 512, "vector": SHARD_ITEMS}  # fewer texts leave the trunk's batches half empty
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +101,7 @@ def embed(
     *,
     views: int = 0,
     engine: str = "torch",
+    workers: int | None = None,
     strict: bool = False,
     may_be_empty: bool = False,
     notify: Callable[[str], None] = lambda _message: None,
@@ -118,6 +120,9 @@ def embed(
         Training views an image (texts and vectors have none: dropout makes theirs in training).
     engine : {"torch", "openvino"}
         What runs the trunk.
+    workers : int, optional
+        Processes that share the work, of one thread each; 1 is this process alone. By default one a core where that is
+        faster, start included. They change no bit.
     strict : bool
         Stop at the first broken image instead of skipping and reporting it.
     may_be_empty : bool
@@ -127,6 +132,7 @@ def embed(
     """
     folder, collection = Path(folder), source.collection
     check_kind(backbone.name, backbone.kind, collection.items.kind, views)
+    workers = _chosen(workers, backbone)
     claim(folder, cache_key(backbone, views, engine))
     with _lock(folder):
         sweep(folder)
@@ -142,14 +148,13 @@ def embed(
         _check_room(folder, len(todo) * item_bytes + len(collection) * (4 * backbone.dim + 128), notify)
         started = time.perf_counter()
         if len(todo):
-            run = make_engine(backbone, engine, BATCH)
             free = free_numbers(collection.ids.take(todo), whole)
-            job = _Job(collection, backbone, run, views, strict)
-            size = max(BATCH, min(SHARD_ITEMS, SHARD_BYTES // item_bytes) // BATCH * BATCH)
+            size = _shard_items(len(collection), collection.items.kind, item_bytes)
+            parts = (todo[start : start + size] for start in range(0, len(todo), size))
+            shards = (Shard(next(free), collection.ids.take(rows), collection.items.select(rows)) for rows in parts)
+            prepare = partial(embedder, backbone, engine, views, strict, folder)
             with progress(f"embedding ({backbone.name})", len(todo)) as advance:
-                for start in range(0, len(todo), size):
-                    activations, table = _embed_shard(job, todo[start : start + size], advance)
-                    write_shard(folder, next(free), activations, table)
+                map_shards(prepare, shards, len(todo), workers=workers, advance=advance, notify=notify)
         rate = len(todo) / max(time.perf_counter() - started, 1e-9) if len(todo) else 0.0
         skipped = _write_index(folder, collection)
         store = open_features(folder, verify=False)
@@ -162,89 +167,21 @@ def embed(
     return done
 
 
-# ---------------------------------------------------------------- one shard
+# ---------------------------------------------------------------- who does how much
 
 
-_Batch = tuple[list[Any], list[bytes], dict[int, str]]
+def _shard_items(n: int, kind: Kind, item_bytes: int) -> int:
+    """How many of n items are in a shard: the same in every run over them, whatever is done already and by whom."""
+    most = min(SHARD_ITEMS, SHARD_BYTES // item_bytes)
+    return max(BATCH, min(most, max(SMALL_SHARD[kind], -(-n // SHARDS))) // BATCH * BATCH)
 
 
-class _Job(NamedTuple):
-    collection: Collection
-    backbone: Backbone
-    run: Run
-    views: int
-    strict: bool
-
-
-def _embed_shard(
-    job: _Job, rows: NDArray[np.int64], advance: Callable[[int], None]
-) -> tuple[NDArray[np.float16], pa.Table]:
-    """Activations (rows that could be read, 1 + V, …) and a table of all rows: id, digest, row or reason."""
-    activations = np.empty((len(rows), 1 + job.views, *job.backbone.activation_shape), dtype=np.float16)
-    ids = job.collection.ids.take(rows)
-    hashes: list[bytes] = []
-    reasons: list[str | None] = []
-    start = 0
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for batches, batch_hashes, failures in _loaded(job, rows, pool):
-            if job.strict and failures:
-                position, reason = next(iter(failures.items()))
-                raise InputError(f"'{ids[start + position]}': {reason}")
-            stop = start + len(batch_hashes)
-            with np.errstate(over="ignore"):  # looked for below
-                for view, batch in enumerate(batches):
-                    activations[start:stop, view] = job.run(batch)
-            hashes += batch_hashes
-            reasons += [failures.get(position) for position in range(len(batch_hashes))]
-            advance(len(batch_hashes))
-            start = stop
-    good = np.array([reason is None for reason in reasons])
-    kept = activations if good.all() else activations[good]
-    if not np.isfinite(kept).all():
-        raise InputError(
-            f"The activations of {job.backbone.name} are too large for half precision; use another backbone."
-        )
-    row = pa.array(np.cumsum(good) - 1, pa.int32(), mask=~good)
-    table = pa.table({"id": ids, "digest": pa.array(hashes, pa.binary(16)), "row": row, "reason": reasons})
-    return kept, table.cast(_SHARD_SCHEMA)
-
-
-_SHARD_SCHEMA = pa.schema({"id": pa.string(), "digest": pa.binary(16), "row": pa.int32(), "reason": pa.string()})
-
-
-def _loaded(job: _Job, rows: NDArray[np.int64], pool: ThreadPoolExecutor) -> Iterator[_Batch]:
-    """The batches of a shard in order.
-
-    With a GPU the next one is decoded while the trunk works on this one. On a CPU both want the same cores, and taking
-    turns is nearly twice as fast as fighting for them.
-    """
-    size = len(rows) if job.backbone.kind == "text" else BATCH  # of texts a trunk makes its own batches
-    parts = [rows[start : start + size] for start in range(0, len(rows), size)]
-    if not torch.cuda.is_available():
-        yield from (_load(job, part, pool) for part in parts)
-        return
-    with ThreadPoolExecutor(1) as ahead:
-        waiting = ahead.submit(_load, job, parts[0], pool)
-        for following in [*parts[1:], None]:
-            batch = waiting.result()
-            if following is not None:
-                waiting = ahead.submit(_load, job, following, pool)
-            yield batch
-
-
-def _load(job: _Job, rows: NDArray[np.int64], pool: ThreadPoolExecutor) -> _Batch:
-    """The trunk's input for each view, the digests, and the failures by position. Failed rows are kept, as zeros."""
-    contents: Any = job.collection.items.take(rows)
-    hashes = [digest.tobytes() for digest in digests_of(contents)]
-    if job.backbone.kind == "text":
-        return [contents], hashes, {}
-    if job.backbone.kind == "vector":
-        return [torch.from_numpy(contents)], hashes, {}
-    preprocessing = job.backbone.preprocessing
-    assert preprocessing is not None
-    ids = job.collection.ids.take(rows).to_pylist()
-    pixels, failures = preprocessing.load_views(contents, ids, job.views, pool)
-    return [preprocessing.to_batch(pixels[:, view]) for view in range(1 + job.views)], hashes, dict(failures)
+def _chosen(workers: int | None, backbone: Backbone) -> int | None:
+    """As many workers as were asked for; of one process where others would only wait for the GPU, or copy vectors."""
+    if workers is not None and workers < 1:
+        raise InputError(f"The number of workers is {workers}; give 1 or more.")
+    alone = torch.cuda.is_available() or backbone.kind == "vector"
+    return 1 if workers is None and alone else workers
 
 
 # ---------------------------------------------------------------- what is written at the end
@@ -278,7 +215,7 @@ def _write_features(store: FeatureStore, source: Source, backbone: Backbone) -> 
     """Apply the untrained tail to the test view: ``features.npz``, a source of embeddings for every command."""
     collection, tail = source.collection, backbone.tail.to("cpu").eval()
     x = np.empty((len(store), backbone.dim), dtype=np.float32)
-    with progress("features", len(store)) as advance, torch.inference_mode():
+    with progress("features", len(store)) as advance, torch.inference_mode(), torch_threads(1):
         for start in range(0, len(store), TAIL_BATCH):
             rows = np.arange(start, min(start + TAIL_BATCH, len(store)), dtype=np.int64)
             activations = torch.from_numpy(store.take(rows).astype(np.float32))

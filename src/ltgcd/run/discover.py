@@ -41,6 +41,8 @@ class Embedding:
         Backbone weights, where they are not the usual ones.
     engine : {"torch", "openvino"}
         What computes.
+    workers : int or None
+        Processes that share the work, as `embed` takes it.
     """
 
     backbone: str | None = None
@@ -48,6 +50,7 @@ class Embedding:
     views: int = 0
     weights: Path | None = None
     engine: str = "torch"
+    workers: int | None = None
 
 
 def discover_source(
@@ -178,7 +181,15 @@ def _embedded(
     size = embedding.image_size if kind == "image" else None
     backbone = load_backbone(embedding.backbone or default_backbone(kind), image_size=size, weights=embedding.weights)
     engine = embedding.engine if kind == "image" else "torch"
-    done = embed(source, backbone, run.embedded, views=embedding.views, engine=engine, notify=notify)
+    done = embed(
+        source,
+        backbone,
+        run.embedded,
+        views=embedding.views,
+        engine=engine,
+        workers=embedding.workers,
+        notify=notify,
+    )
     if done.skipped:
         notify(f"{len(done.skipped)} {kind}s could not be read and are left out; see {done.skipped_file}")
     rows = positions(done.source.collection.ids, collection.ids, "the source", "run the same command again")

@@ -14,6 +14,7 @@ from torch import nn
 from ltgcd.common.errors import InputError
 from ltgcd.common.numerics import softmax
 from ltgcd.data.collection import UNLABELLED
+from ltgcd.engine.threads import torch_threads
 from ltgcd.features.backbones.embeddings import ResidualAdapter
 from ltgcd.features.views import VectorViews, Views
 from ltgcd.graph.communities import starting_clusters
@@ -27,7 +28,7 @@ from ltgcd.training.heads import Classifier, Head
 from ltgcd.training.loop import Snapshot, Watch, fit, unwatched
 from ltgcd.training.method import Method
 from ltgcd.training.methods import get_method
-from ltgcd.training.model import FittedModel, Model, Standardise, own_random_numbers, torch_threads
+from ltgcd.training.model import FittedModel, Model, Standardise, own_random_numbers
 from ltgcd.training.problem import Problem
 from ltgcd.training.schedule import check_schedule
 from ltgcd.training.smoothing import adjusted, class_prior, smoothed

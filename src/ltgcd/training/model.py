@@ -111,20 +111,6 @@ def own_random_numbers(seed: int = 0) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def torch_threads(n: int | None) -> Iterator[None]:
-    """Let torch compute in `n` threads inside, and in as many as before afterwards; None changes nothing.
-
-    A sum that several threads share depends on how many they are, in its last bits.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(n or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 # ---------------------------------------------------------------- a trained model
 
 

@@ -81,7 +81,8 @@ def openvino_engine(backbone: Backbone, batch_size: int) -> Run:
     with warnings.catch_warnings():  # tracing fixes the padding to this image size, which is what is wanted
         warnings.simplefilter("ignore")
         model = ov.convert_model(_Plain(backbone.trunk), example_input=torch.zeros(shape), input=[shape])
-    settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+    threads = torch.get_num_threads()  # it has threads of its own, and would take one a core
+    settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads}
     compiled = ov.Core().compile_model(model, "CPU", settings)
 
     def run(batch: torch.Tensor) -> NDArray[np.float32]:

@@ -1,0 +1,60 @@
+"""Work for worker processes in tests. It imports nothing that takes time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from ltgcd.common.errors import InputError
+from ltgcd.common.files import atomic_path
+
+Advance = Callable[[int], None]
+
+
+def make(folder: Path, trouble: str = "") -> Callable[[int, Advance], None]:
+    (folder / f"prepared-by-{os.getpid()}").touch()
+    return partial(errand, folder, trouble)
+
+
+def errand(folder: Path, trouble: str, shard: int, advance: Advance) -> None:
+    """Two items a shard; what it gives is a file that names the process and its threads."""
+    advance(1)
+    once = folder / "trouble"
+    if trouble == "input" and shard == 3:
+        raise InputError("The third is broken.")
+    if trouble == "bug" and shard == 3:
+        raise ZeroDivisionError("a bug")
+    if trouble == "die once" and shard == 3 and not once.exists():
+        once.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    if trouble == "die always" and shard == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if trouble == "talk":
+        print("printed")
+        os.write(1, b"written\n")
+        warnings.warn(f"odd {shard}", stacklevel=1)
+    with atomic_path(folder / f"done-{shard}") as temporary:
+        temporary.write_text(f"{os.getpid()} {os.environ.get('OMP_NUM_THREADS')}")
+        if trouble == "slow":
+            time.sleep(30)
+    advance(1)
+
+
+class OnlyHere:
+    """Can be pickled, and not be made again in another process."""
+
+    def __init__(self, folder: Path, home: int) -> None:
+        self.folder, self.home = folder, home
+
+    def __call__(self) -> Callable[[int, Advance], None]:
+        return make(self.folder)
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        if os.getpid() != state["home"]:
+            raise ImportError("no module named here")
+        self.__dict__.update(state)
