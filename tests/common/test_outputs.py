@@ -7,16 +7,18 @@ import os
 import stat
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 from conftest import fails, image_bytes
-from ltgcd.common.checksums import is_as_written, table_checksum, with_checksum
+from ltgcd.common.checksums import bytes_are_as_written, is_as_written, table_checksum, with_checksum, write_table
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import TEMPORARY, atomic_path, locked, with_metadata
 from ltgcd.common.outputs import check_output, is_sealed, output_path, sealed_table
+from ltgcd.data.npz import write_npz
 
 SVG = b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"></svg>\n'
 
@@ -160,6 +162,52 @@ def test_checksums_of_tables_do_not_depend_on_how_they_are_stored() -> None:
     assert is_as_written(kept) and is_as_written(table) is None
     assert not is_as_written(with_metadata(kept, {"k": 4, "checksum": "0"}))
     assert with_checksum(kept).schema.metadata == kept.schema.metadata
+
+
+def test_a_checksum_of_all_bytes_covers_every_byte(tmp_path: Path) -> None:
+    table, archive = tmp_path / "t.parquet", tmp_path / "a.npz"
+    write_table(table, with_metadata(pa.table({"id": ["ltgcd.sha256", "b"], "n": [1, 2]}), {"k": "ltgcd.sha256"}))
+    write_npz(archive, {"x": np.arange(3.0), "ids": np.array(["a", "b", "c"])})
+    for path in (table, archive):
+        whole = path.read_bytes()
+        assert bytes_are_as_written(path)
+        for at in range(len(whole)):
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+            assert not bytes_are_as_written(path), at
+        for other in (whole[:-1], whole + b"\0", whole[1:]):
+            path.write_bytes(other)
+            assert not bytes_are_as_written(path)
+        path.write_bytes(whole)
+    assert np.load(archive)["x"].tolist() == [0, 1, 2] and pq.read_table(table).column("n").to_pylist() == [1, 2]
+    pq.write_table(pa.table({"a": [1]}), table)
+    np.savez(archive, x=np.zeros(2))
+    assert bytes_are_as_written(table) is None and bytes_are_as_written(archive) is None
+
+
+def test_what_a_killed_process_left_is_swept_and_what_one_at_work_holds_is_not(tmp_path: Path) -> None:
+    out = tmp_path / "p.html"
+    left = [tmp_path / f".p.html.{number:016x}{TEMPORARY}" for number in range(2)]
+    others = [tmp_path / f".q.html.{0:016x}{TEMPORARY}", tmp_path / f".p.html.mine{TEMPORARY}"]
+    for path in (*left, *others):
+        path.write_text("half")
+    with atomic_path(out) as at_work, output_path(out, "page") as temporary:  # the first is someone else's
+        temporary.write_text("<!doctype html>")
+        assert at_work.exists() and not any(path.exists() for path in left)
+    assert all(path.exists() for path in others)
+
+
+def test_ctrl_c_while_cleaning_up_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unlink, calls = Path.unlink, iter([KeyboardInterrupt])
+
+    def interrupted(self: Path, missing_ok: bool = False) -> None:
+        for error in calls:
+            raise error
+        unlink(self, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", interrupted)
+    with pytest.raises(KeyboardInterrupt), atomic_path(tmp_path / "x"):
+        raise InputError("refused")
+    assert not list(tmp_path.iterdir())
 
 
 def test_estimate_k_never_draws_over_a_photo(npz, tmp_path: Path) -> None:

@@ -188,6 +188,24 @@ def test_a_split_is_a_source_with_its_own_description(npz, tmp_path) -> None:
         make_split(str(path), tmp_path / "out", preset="natural", n_old=2, seed=4)
 
 
+@pytest.mark.parametrize("name", ["labels.csv", "split.npz"])
+def test_a_split_again_leaves_what_somebody_has_changed(npz, tmp_path, name: str) -> None:
+    path = npz("full.npz", y=np.repeat([0, 1, 2], [20, 12, 8]), y_true=None)
+    make_split(str(path), tmp_path / "out")
+    changed = tmp_path / "out" / name
+    if name == "labels.csv":
+        changed.write_text(changed.read_text() + "mine,class 7\n")
+    else:
+        np.savez(changed, **{**np.load(changed), "y": np.zeros(40, dtype=int)})
+    before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    with pytest.raises(InputError, match=f"{name} is not as 'ltgcd split' writes it"):
+        make_split(str(path), tmp_path / "out")
+    assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == before
+    changed.unlink()
+    make_split(str(path), tmp_path / "out")
+    assert changed.is_file()
+
+
 def test_a_split_that_was_killed_half_way_can_be_made_again(npz, tmp_path, monkeypatch) -> None:
     path = npz("full.npz", y=np.repeat([0, 1, 2], [20, 12, 8]), y_true=None)
 

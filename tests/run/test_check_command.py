@@ -26,6 +26,7 @@ from ltgcd.run.directory import Run
 from ltgcd.run.discover import Embedding, discover_source
 from ltgcd.run.evaluate import evaluate_run
 from ltgcd.run.export import export_run
+from ltgcd.run.files import file_is_as_written
 from ltgcd.run.predict import load_run_model
 from ltgcd.run.report import report_run
 from ltgcd.run.update import update_run
@@ -92,6 +93,37 @@ def test_every_damaged_file_is_named_and_what_follows_is_rebuilt(run: Path, name
         assert (run / name).read_bytes() != whole  # nothing is made up
         (run / name).write_bytes(whole)
         assert check_run(Run(run), repair=True)["sound"]
+
+
+def test_no_byte_of_what_a_run_keeps_can_change_unnoticed(run: Path) -> None:
+    """Also those that no reader of ours looks at; what is read being whole, such a file is written again."""
+    kept = Run(run).sealed_files()
+    assert {path.name for path in kept} >= {*LOST, *FOLLOWS, "split.parquet"} - {
+        *(name for name in (*LOST, *FOLLOWS) if name.endswith(("html", "safetensors")))
+    }
+    unread: dict[str, list[int]] = {}
+    for path in kept:
+        whole = path.read_bytes()
+        assert file_is_as_written(path)
+        for at in {*range(0, len(whole), max(1, len(whole) // 150)), len(whole) - 1}:
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+            assert not file_is_as_written(path), f"{path.name}, byte {at}"
+            if path.name == "split.parquet" and _reads(lambda: Run(run).labels()):
+                unread.setdefault(str(path), []).append(at)
+        path.write_bytes(whole)
+    path, places = next(iter((Path(name), places) for name, places in unread.items()))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: places[0]] + bytes([whole[places[0]] ^ 1]) + whole[places[0] + 1 :])
+    assert [problem["follows"] for problem in check_run(Run(run))["problems"]] == [True]
+    assert check_run(Run(run), repair=True)["sound"] and path.read_bytes() == whole
+
+
+def _reads(read: Callable[[], object]) -> bool:
+    try:
+        read()
+    except InputError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("name", ["report.html", "map.npz", "model.toml", "items.npz", "k_estimate.json"])

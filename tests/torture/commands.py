@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import importlib.util
 import json
 import os
 import select
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+SOURCES = str(Path(importlib.util.find_spec("ltgcd").origin).parents[1])  # type: ignore[union-attr,arg-type]
 TIMEOUT = 40.0  # seconds until a command counts as hanging; the slowest of these takes 3 on a free core
 REAL_TIMEOUT = 120.0  # with all imports
 # What commands import when they first need it; in a child, each would cost a second.
@@ -93,7 +95,8 @@ class Running:
         """The command as a person starts it, imports and all."""
         command = [sys.executable, "-m", "ltgcd", *self.arguments]
         out, err = self.files
-        return subprocess.Popen(command, cwd=cwd, stdout=out, stderr=err, process_group=0).pid
+        own = {**os.environ, "PYTHONPATH": SOURCES}  # it starts in another folder, and shall be this ltgcd there, too
+        return subprocess.Popen(command, cwd=cwd, stdout=out, stderr=err, process_group=0, env=own).pid
 
     def _fork(self, cwd: Path) -> int:
         ready, tell = os.pipe()
@@ -149,7 +152,7 @@ class Running:
 
     def wait(self) -> Done:
         """Wait until it has ended, kill it when its time has come, and stop it if it hangs."""
-        died, timeout = os.pidfd_open(self.pid), REAL_TIMEOUT if self.real else TIMEOUT
+        died, timeout = os.pidfd_open(self.pid), _patience(REAL_TIMEOUT if self.real else TIMEOUT)
         killed = hung = False
         if self.kill and self.kill.event is None and not _ended(died, self.kill.seconds):
             os.kill(self.pid, self.kill.signal)
@@ -183,6 +186,11 @@ def file_events(*arguments: object, cwd: Path) -> int:
     done = count.wait()
     found = [line for line in done.err.splitlines() if line.startswith("file events: ")]
     return int(found[-1].split(": ")[1]) if found else 100
+
+
+def _patience(seconds: float) -> float:
+    """More time on a machine that has more to do than it can: a hang lasts for ever, so it is found all the same."""
+    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def _ended(died: int, seconds: float) -> bool:

@@ -53,7 +53,7 @@ def trial(random: random.Random, folder: Path, world: World) -> int:
     wanted = world.labels(problem, (*before, step) if command == "update" else before)
     reference = _reference(world, problem, before, command, arguments, made, folder.parent)
     real = random.random() < 0.02
-    kills = 0
+    kills, left_by_kills = 0, set[str]()
     for _ in range(random.randint(1, 8)):
         kill = draw_kill(random, reference.events, 8.0 if real else reference.seconds)
         kill = Kill(kill.signal, seconds=kill.seconds or random.uniform(0, 8)) if real else kill
@@ -62,8 +62,9 @@ def trial(random: random.Random, folder: Path, world: World) -> int:
         kills += done.killed
         story = f"{done.command} after {kill}"
         after = snapshot(folder, own)
-        if kill.signal == signal.SIGKILL:  # nobody can clean up then; the same command, later, can
-            after = {name: what for name, what in after.items() if name in users or ".tmp" not in name}
+        if kill.signal == signal.SIGKILL:  # nobody can clean up then; the same command, undisturbed, can
+            left_by_kills |= {name for name in after if name not in users and ".tmp" in name}
+        after = {name: what for name, what in after.items() if name not in left_by_kills}
         check_untouched(users, after, story)
         _check_half_way(folder / RUN, old, wanted, story)
         if not done.killed:

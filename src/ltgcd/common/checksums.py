@@ -2,14 +2,18 @@
 
 No list beside the files has to agree with them: a file and its checksum are written in one step, whatever is killed
 when. A file without a checksum was made by another tool, and is read as it is.
+
+What is read is compared with a checksum of its values. Tables and archives of arrays also carry one of all their bytes,
+those included that no reader of ours looks at but another tool's may.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +24,9 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path, read_metadata, with_metadata
 
 CHECKSUM = "checksum"
+BYTES = b"ltgcd.sha256"  # what the checksum of all bytes stands behind
+BLANK = b"0" * 64  # what stands in its place while it is computed
+_IN_FOOTER = b"\x18\x0c" + BYTES + b"\x18\x40"  # a key and the start of its value, as Thrift packs them
 _COMMENT = "# sha256 of what follows: "
 
 
@@ -37,9 +44,10 @@ def table_checksum(table: pa.Table) -> str:
         digest.update(np.packbits(valid.to_numpy(zero_copy_only=False)).tobytes())
         held = values.filter(valid)
         if _is_text(held.type):
-            digest.update(pc.binary_length(held).cast(pa.int64()).to_numpy(zero_copy_only=False).tobytes())
+            held = held.cast(pa.large_binary())
+            digest.update(pc.binary_length(held).to_numpy(zero_copy_only=False).tobytes())
             for start in range(0, len(held), 65536):
-                digest.update(b"".join(held.slice(start, 65536).cast(pa.large_binary()).to_pylist()))
+                digest.update(b"".join(held.slice(start, 65536).to_pylist()))
         else:
             digest.update(held.to_numpy(zero_copy_only=False).tobytes())
     return digest.hexdigest()
@@ -47,7 +55,7 @@ def table_checksum(table: pa.Table) -> str:
 
 def _is_text(kind: pa.DataType) -> bool:
     of = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    return any(is_kind(kind) for is_kind in of)
+    return any(is_kind(kind) for is_kind in (*of, pa.types.is_fixed_size_binary))
 
 
 def with_checksum(table: pa.Table) -> pa.Table:
@@ -69,9 +77,76 @@ def _noted_checksum(table: pa.Table, note: dict[str, Any]) -> str:
 
 
 def write_table(path: Path, table: pa.Table) -> None:
-    """Write a parquet file with a checksum of the whole table, and one of each page for other tools."""
+    """Write a parquet file with a checksum of the whole table, one of each page and one of all bytes."""
     with atomic_path(path) as temporary:
-        pq.write_table(with_checksum(table), temporary, write_page_checksum=True)
+        write_parquet(temporary, with_checksum(table))
+
+
+def write_parquet(path: Path, table: pa.Table) -> None:
+    """Write a table as it is, with checksums of its pages and of all bytes; not atomic."""
+    with parquet_writer(path, table.schema) as writer:
+        writer.write_table(table)
+    seal_bytes(path)
+
+
+def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """A writer that leaves a place for the checksum of all bytes: give the closed file to `seal_bytes`."""
+    writer = pq.ParquetWriter(path, schema, write_page_checksum=True)
+    writer.add_key_value_metadata({BYTES.decode(): BLANK.decode()})
+    return writer
+
+
+# ---------------------------------------------------------------- all bytes of a file
+
+
+def seal_bytes(path: Path) -> None:
+    """Put the checksum of all bytes into a parquet file, or into an archive whose comment is `BYTES` and `BLANK`."""
+    with path.open("r+b") as file:
+        at = _place(file)
+        if at is None:
+            raise ValueError(path)
+        digest = _digest(file, at)
+        file.seek(at)
+        file.write(digest)
+
+
+def bytes_are_as_written(path: Path) -> bool | None:
+    """Whether every byte of a parquet file or an archive is as it was written; None if it has no such checksum."""
+    with path.open("rb") as file:
+        at = _place(file)
+        if at is None:
+            return None
+        file.seek(at)
+        return file.read(len(BLANK)) == _digest(file, at)
+
+
+def _place(file: BinaryIO) -> int | None:
+    """Where the checksum of all bytes stands: in the footer of a table, or at the end of an archive."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - 8, 0))
+    end = file.read(8)
+    if end[4:] != b"PAR1":
+        at = size - len(BLANK)
+        file.seek(max(at - len(BYTES), 0))
+        return at if file.read(len(BYTES)) == BYTES else None
+    start = max(size - 8 - int.from_bytes(end[:4], "little"), 0)
+    file.seek(start)
+    at = file.read(size - start).find(_IN_FOOTER)
+    return None if at < 0 else start + at + len(_IN_FOOTER)
+
+
+def _digest(file: BinaryIO, at: int) -> bytes:
+    """SHA-256 of a file, with its own place left blank."""
+    digest, before = hashlib.sha256(), at
+    file.seek(0)
+    while before > 0 and (block := file.read(min(before, 1 << 20))):
+        digest.update(block)
+        before -= len(block)
+    digest.update(BLANK)
+    file.seek(at + len(BLANK))
+    while block := file.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest().encode()
 
 
 # ---------------------------------------------------------------- texts and objects

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -77,10 +79,12 @@ def atomic_path(path: Path, replaces: Callable[[], bool] = lambda: True) -> Iter
         Asked at the end, where something of that name is there: whether it may be replaced.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    start = path.name.encode(errors="surrogateescape")[:150].decode(errors="ignore")  # names end at 255 bytes
-    temporary = path.with_name(f".{start}.{secrets.token_hex(8)}{TEMPORARY}")
+    temporary, held = _temporary(path), None
     try:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        while (held := hold(temporary)) is None and not temporary.exists():  # swept before it could be held
+            temporary = _temporary(path)
+            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
@@ -92,7 +96,66 @@ def atomic_path(path: Path, replaces: Callable[[], bool] = lambda: True) -> Iter
             error.filename = str(path)  # the name that the user knows: a full disk names none
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        to_the_end(lambda: temporary.unlink(missing_ok=True))
+        if held is not None:
+            os.close(held)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f"{_start(path)}{secrets.token_hex(8)}{TEMPORARY}")
+
+
+def _start(path: Path) -> str:
+    start = path.name.encode(errors="surrogateescape")[:150].decode(errors="ignore")  # names end at 255 bytes
+    return f".{start}."
+
+
+def sweep_beside(path: Path) -> None:
+    """Remove what processes that were killed left of writing `path`."""
+    name = re.compile(re.escape(_start(path)) + "[0-9a-f]{16}" + re.escape(TEMPORARY))
+    sweep([other for other in path.parent.iterdir() if name.fullmatch(other.name)])
+
+
+def hold(path: Path) -> int | None:
+    """Say that someone is at work on a temporary file or folder, until the descriptor is closed or the process dies.
+
+    None if another process is, or has just removed it, or if the system can't tell.
+    """
+    try:
+        import fcntl  # noqa: PLC0415 - not on Windows
+
+        held = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (ImportError, OSError):
+        return None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(held).st_ino == path.lstat().st_ino:
+            return held
+    except OSError:
+        pass
+    except BaseException:
+        os.close(held)
+        raise
+    os.close(held)
+    return None
+
+
+def sweep(paths: Iterable[Path]) -> None:
+    """Remove temporary files and folders that nobody holds: who made them was killed."""
+    for path in paths:
+        held = hold(path)
+        if held is not None:
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+            os.close(held)
+
+
+def to_the_end(clean_up: Callable[[], object]) -> None:
+    """Clean up also if Ctrl-C comes meanwhile; then it is heard."""
+    try:
+        clean_up()
+    except KeyboardInterrupt:
+        clean_up()
+        raise
 
 
 def is_temporary(path: Path) -> bool:
@@ -103,7 +166,12 @@ def is_temporary(path: Path) -> bool:
 def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - whatever json takes
     """Write a JSON file atomically, in a form that diffs well."""
     with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        temporary.write_text(json_text(value), encoding="utf-8")
+
+
+def json_text(value: Any) -> str:  # noqa: ANN401 - whatever json takes
+    """What `write_json` writes."""
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_json(path: Path) -> Any:  # noqa: ANN401 - whatever is in it

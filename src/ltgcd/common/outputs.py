@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from ltgcd.common.checksums import is_as_written, with_checksum
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import LOCK, atomic_path, read_metadata, with_metadata
+from ltgcd.common.files import LOCK, atomic_path, read_metadata, sweep_beside, with_metadata
 
 _PNG, _PARQUET = b"\x89PNG\r\n\x1a\n", b"PAR1"
 _PNG_END = struct.pack(">I", 0) + b"IEND" + struct.pack(">I", zlib.crc32(b"IEND"))
@@ -80,8 +80,11 @@ def _kept_folder(path: Path) -> Path | None:
 def output_path(path: Path, made_by: str, *, is_own: bool = False) -> Iterator[Path]:
     """Give a temporary path; what is written there is sealed and put in place, if there is still nothing foreign.
 
-    A file that is ltgcd's own, in a folder of its own (`is_own`), gives way also if it is damaged.
+    A file that is ltgcd's own, in a folder of its own (`is_own`), gives way also if it is damaged. What processes that
+    were killed left of the same output is removed.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sweep_beside(path)
     with atomic_path(path, replaces=lambda: is_own or is_sealed(path, made_by)) as temporary:
         yield temporary
         temporary.write_bytes(sealed(temporary.read_bytes(), made_by))

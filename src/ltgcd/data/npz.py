@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from ltgcd.common.checksums import BLANK, BYTES, seal_bytes
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path
 from ltgcd.data.regular_files import check_regular
@@ -40,8 +41,11 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write what `np.savez` would, but atomically, and the same bytes for the same arrays."""
-    with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w", allowZip64=True) as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                npy.write_array(member, array, allow_pickle=False)
+    """Write what `np.savez` would, but atomically, the same bytes for the same arrays, with a checksum of them."""
+    with atomic_path(path) as temporary:
+        with zipfile.ZipFile(temporary, "w", allowZip64=True) as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    npy.write_array(member, array, allow_pickle=False)
+            archive.comment = BYTES + BLANK
+        seal_bytes(temporary)

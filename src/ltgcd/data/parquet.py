@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from ltgcd.common.checksums import is_as_written
 from ltgcd.common.errors import InputError
 from ltgcd.data.regular_files import check_regular
 
@@ -45,6 +46,22 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pa.Table:
         return file.read(columns=columns)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is damaged and can't be read to its end; make or fetch it again.") from error
+
+
+def read_table(path: Path) -> pa.Table:
+    """Read a table that ltgcd keeps for itself, or say in a sentence that it is damaged."""
+    table = read_parquet(path)
+    check_table(table, path)
+    return table
+
+
+def check_table(table: pa.Table, path: Path) -> None:
+    """Refuse a table that is not as ltgcd wrote it; one without a checksum is another tool's, and taken."""
+    if is_as_written(table) is False:
+        raise InputError(
+            f"{path} is damaged, or another tool changed it: its checksum is another; restore it, or start again in a "
+            "new folder."
+        )
 
 
 def check_columns(names: list[str], owner: Path) -> None:

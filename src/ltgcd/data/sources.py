@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from ltgcd.common.checksums import parquet_writer, seal_bytes, write_table
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path, read_metadata, with_metadata
 from ltgcd.data.collection import Collection, Source, Truth, check_unique, without_empty_classes
@@ -147,11 +147,11 @@ def write_manifest(path: Path, source: Source, metadata: dict[str, Any]) -> None
         table = table.append_column("path", pc.if_else(absolute, items.paths, joined))
     elif isinstance(items, ParquetImages):
         table = table.append_column("path", items.addresses(path.parent))
+    if "path" in table.column_names or "text" in table.column_names:
+        write_table(path, table)
+        return
     with atomic_path(path) as temporary:
-        if "path" in table.column_names or "text" in table.column_names:
-            pq.write_table(table, temporary)
-        else:
-            _write_with_images(temporary, table, items)
+        _write_with_images(temporary, table, items)
 
 
 def labels_table(source: Source, metadata: dict[str, Any]) -> pa.Table:
@@ -165,7 +165,7 @@ def labels_table(source: Source, metadata: dict[str, Any]) -> pa.Table:
 
 def _write_with_images(path: Path, table: pa.Table, items: Items) -> None:
     schema = table.schema.append(pa.field("image", pa.struct({"bytes": pa.binary(), "path": pa.string()})))
-    with pq.ParquetWriter(path, schema) as writer:
+    with parquet_writer(path, schema) as writer:
         for start in range(0, len(table), 1000):
             part = table.slice(start, 1000)
             blobs = items.take(np.arange(start, start + len(part), dtype=np.int64))
@@ -173,6 +173,7 @@ def _write_with_images(path: Path, table: pa.Table, items: Items) -> None:
                 [pa.array(blobs, pa.binary()), part.column("id").combine_chunks()], ["bytes", "path"]
             )
             writer.write_table(part.append_column(schema.field("image"), image))
+    seal_bytes(path)
 
 
 # ---------------------------------------------------------------- readers, one a kind of source

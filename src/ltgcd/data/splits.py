@@ -6,6 +6,7 @@ every machine and with every NumPy.
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,9 +14,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from ltgcd.common.checksums import bytes_are_as_written, write_table
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path, checksum_rows, read_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, Source, Truth, imbalance_factor
@@ -307,23 +308,39 @@ def make_split(name: str, folder: Path, *, data: Path | None = None, **settings:
     source, summary = as_source(pool, split, own.name, config)
     path = folder / "split.parquet"
     _check_same_split(folder, summary["checksum"])
+    labels = _labels_csv(source.collection)
+    _check_unchanged(folder, labels)
     vectors = isinstance(pool.items, Vectors)
     if vectors:
         # The description comes first: if we are killed between the two, the same command may go on.
-        with atomic_path(path) as temporary:
-            pq.write_table(labels_table(source, {"split": summary}), temporary)
+        write_table(path, labels_table(source, {"split": summary}))
         write_source(folder / "split.npz", source)
     else:
         write_manifest(path, source, {"split": summary})
-    _write_labels(folder / "labels.csv", source.collection)
+    with atomic_path(folder / "labels.csv") as temporary:
+        temporary.write_bytes(labels)
     return {**summary, "path": str(folder / "split.npz" if vectors else path)}
 
 
-def _write_labels(path: Path, collection: Collection) -> None:
-    labelled = collection.labelled
+def _labels_csv(collection: Collection) -> bytes:
+    labelled, stream = collection.labelled, pa.BufferOutputStream()
     names = names_of(collection.y[labelled], collection.class_names)
-    with atomic_path(path) as temporary:
-        pacsv.write_csv(pa.table({"id": collection.ids.filter(pa.array(labelled)), "label": names}), temporary)
+    pacsv.write_csv(pa.table({"id": collection.ids.filter(pa.array(labelled)), "label": names}), stream)
+    return stream.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def _check_unchanged(folder: Path, labels: bytes) -> None:
+    """Refuse to write over what somebody has changed since: labels.csv is there to be added to."""
+    table = folder / "labels.csv"
+    changed = [path for path in (folder / "split.parquet", folder / "split.npz") if path.is_file()]
+    changed = [path for path in changed if not bytes_are_as_written(path)]
+    if os.path.lexists(table) and not (table.is_file() and table.read_bytes() == labels):
+        changed.append(table)
+    if changed:
+        raise InputError(
+            f"{changed[0]} is not as 'ltgcd split' writes it: somebody has changed it, and it is not overwritten; give "
+            "a new folder with --out, or remove it."
+        )
 
 
 def _config(settings: dict[str, Any]) -> SplitConfig:

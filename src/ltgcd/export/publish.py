@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.files import TEMPORARY, hold, sweep, to_the_end
 
 PREFIX = ".ltgcd-export-"  # hidden, so that no reader of folders takes what a kill left for images
 
@@ -23,14 +24,26 @@ def private_folder(out: Path) -> Iterator[Path]:
     """
     made = [folder for folder in out.parents if not os.path.lexists(folder)]
     out.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, suffix=".tmp", dir=out.parent))
+    sweep(out.parent.glob(f"{PREFIX}*{TEMPORARY}"))  # what processes that were killed left
+    # Named before it is made: a folder whose name nobody has heard yet could not be removed.
+    folder, held = _new_name(out.parent), None
     try:
+        folder.mkdir(0o700)
+        while (held := hold(folder)) is None and not folder.exists():  # swept before it could be held
+            folder = _new_name(out.parent)
+            folder.mkdir(0o700)
         yield folder
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        _remove_empty(made)
+        to_the_end(lambda: _remove(folder, made))
         raise
-    shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        to_the_end(lambda: _remove(folder, []))
+        if held is not None:
+            os.close(held)
+
+
+def _new_name(parent: Path) -> Path:
+    return parent / f"{PREFIX}{secrets.token_hex(8)}{TEMPORARY}"
 
 
 def publish(written: list[tuple[Path, Path]]) -> None:
@@ -41,7 +54,6 @@ def publish(written: list[tuple[Path, Path]]) -> None:
     written : list of (path, path)
         Where something was written, and what it shall be called. No name may exist; if one does, none is given.
     """
-    given: list[Path] = []
     try:
         for source, target in written:
             try:
@@ -50,11 +62,16 @@ def publish(written: list[tuple[Path, Path]]) -> None:
                 if os.path.lexists(target):
                     raise InputError(f"{target} was made by someone else meanwhile; give another --out.") from error
                 raise
-            given.append(target)
     except BaseException:
-        for target in given:
-            target.unlink()
+        if not _is_named(*written[-1]):  # else all of it is there, and who stopped us came too late
+            given = [target for source, target in written if _is_named(source, target)]
+            to_the_end(lambda: _unlink(given))
         raise
+
+
+def _is_named(source: Path, target: Path) -> bool:
+    """Whether something that was written has its name by now."""
+    return os.path.lexists(target) and (not source.exists() or source.samefile(target))
 
 
 def _name(source: Path, target: Path) -> None:
@@ -72,12 +89,24 @@ def _name(source: Path, target: Path) -> None:
         raise
     except OSError:  # a file system without hard links: take the name first, then rename over our own empty file
         with target.open("xb"):
-            source.replace(target)
+            try:
+                source.replace(target)
+            except BaseException:
+                if source.exists():
+                    target.unlink()
+                raise
 
 
-def _remove_empty(folders: list[Path]) -> None:
-    for folder in folders:
+def _unlink(files: list[Path]) -> None:
+    for file in files:
+        file.unlink(missing_ok=True)
+
+
+def _remove(folder: Path, above: list[Path]) -> None:
+    """Remove a folder, and those above it in which nothing else is."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for parent in above:
         try:
-            folder.rmdir()
+            parent.rmdir()
         except OSError:  # someone put something there
             return

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from ltgcd.common.checksums import bytes_are_as_written, checked_object, unchecked_object, write_table
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path, read_json, read_metadata, with_metadata, write_json
 from ltgcd.data.collection import Collection
-from ltgcd.data.parquet import read_parquet
+from ltgcd.data.parquet import check_table, read_parquet, read_table
 from ltgcd.data.sources import read_manifest
 
 if TYPE_CHECKING:
@@ -88,9 +88,7 @@ def claim(folder: Path, key: dict[str, Any]) -> None:
     """Make the folder a cache for `key`, or check that it is one already."""
     path = folder / KEY_FILE
     if path.is_file():
-        held = read_json(path)
-        if not isinstance(held, dict):
-            raise InputError(f"{path} is damaged (no key of features); give another folder with --out.")
+        held = _read_key(folder)
         if held != key:
             _check_format(held, folder)
             differing = ", ".join(sorted(name for name in {*held, *key} if held.get(name) != key.get(name)))
@@ -103,7 +101,15 @@ def claim(folder: Path, key: dict[str, Any]) -> None:
         raise InputError(f"{folder} is a file; give a folder with --out.")
     if folder.is_dir() and any(not p.name.startswith(".") for p in folder.iterdir()):
         raise InputError(f"{folder} is not empty and holds no features; give a new folder with --out.")
-    write_json(path, key)
+    write_json(path, checked_object(key))
+
+
+def _read_key(folder: Path) -> dict[str, Any]:
+    path = folder / KEY_FILE
+    held = read_json(path)
+    if not isinstance(held, dict):
+        raise InputError(f"{path} is damaged (no key of features); give another folder with --out.")
+    return unchecked_object(held, path)
 
 
 def _check_format(key: dict[str, Any], folder: Path) -> None:
@@ -131,9 +137,8 @@ def write_shard(folder: Path, number: int, activations: NDArray[np.float16], tab
     path = shard_path(folder, number)
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         np.save(file, activations)
-    table = with_metadata(table, {"checksum": _checksum(path), "rows": len(activations)})
-    with atomic_path(path.with_suffix(".parquet")) as temporary:
-        pq.write_table(table, temporary)
+    note = {"activations": file_checksum(path), "rows": len(activations)}
+    write_table(path.with_suffix(".parquet"), with_metadata(table, note))
 
 
 def read_shards(folder: Path, *, verify: bool) -> tuple[dict[int, pa.Table], list[int]]:
@@ -149,9 +154,13 @@ def read_shards(folder: Path, *, verify: bool) -> tuple[dict[int, pa.Table], lis
         try:
             table = read_parquet(path)
             promised = read_metadata(table.schema)
+            if "activations" in promised:
+                check_table(table, path)
+            else:  # of ltgcd 0.1, which kept a checksum of the activations alone
+                promised["activations"] = promised["checksum"]
             rows = len(np.load(path.with_suffix(".npy"), mmap_mode="r"))
             sound = rows == promised["rows"] and not (
-                verify and _checksum(path.with_suffix(".npy")) != promised["checksum"]
+                verify and file_checksum(path.with_suffix(".npy")) != promised["activations"]
             )
         except (InputError, OSError, ValueError, EOFError, KeyError):
             sound = False
@@ -168,7 +177,8 @@ def remove_shard(folder: Path, number: int) -> None:
     shard_path(folder, number).unlink(missing_ok=True)
 
 
-def _checksum(path: Path) -> int:
+def file_checksum(path: Path) -> int:
+    """CRC-32 of a file."""
     value = 0
     with path.open("rb") as file:
         while block := file.read(1 << 24):
@@ -244,9 +254,9 @@ def open_features(folder: Path | str, *, verify: bool = True) -> FeatureStore:
         raise InputError(f"{folder} holds no features; make them with 'ltgcd embed SOURCE --out {folder}'.")
     if not (folder / INDEX_FILE).is_file():
         raise InputError(f"{folder} is not finished; run the same 'ltgcd embed' again, it goes on where it stopped.")
-    key = read_json(folder / KEY_FILE)
+    key = _read_key(folder)
     _check_format(key, folder)
-    index = read_parquet(folder / INDEX_FILE)
+    index = read_table(folder / INDEX_FILE)
     shard = index.column("shard").to_numpy().astype(np.int64)
     whole, damaged = read_shards(folder, verify=verify)
     lost = sorted(set(np.unique(shard).tolist()) - set(whole))
@@ -255,6 +265,9 @@ def open_features(folder: Path | str, *, verify: bool = True) -> FeatureStore:
         raise InputError(
             f"{folder / name} is damaged; run the same 'ltgcd embed' again, it makes the damaged part anew."
         )
+    shown = folder / ITEMS_FILE
+    if verify and shown.is_file() and bytes_are_as_written(shown) is False:
+        raise InputError(f"{shown} is damaged; run the same 'ltgcd embed' again, it writes it anew.")
     row = index.column("row").to_numpy().astype(np.int64)
     return FeatureStore(folder, key, index.column("id").combine_chunks(), shard, row)
 
@@ -262,6 +275,19 @@ def open_features(folder: Path | str, *, verify: bool = True) -> FeatureStore:
 def is_feature_folder(folder: Path) -> bool:
     """Whether ``ltgcd embed`` has written a folder, or begun to."""
     return (folder / KEY_FILE).is_file()
+
+
+def sealed_in(folder: Path) -> list[Path]:
+    """The files of a folder of features whose bytes can be compared with those that were written."""
+    return [folder / KEY_FILE, folder / INDEX_FILE, folder / SOURCE_FILE, folder / ITEMS_FILE,
+            *sorted(folder.glob("shard-[0-9]*.parquet"))]  # fmt: skip
+
+
+def skipped_is_as_written(folder: Path) -> bool:
+    """Whether the table of the items that could not be read is as it was written; one of ltgcd 0.1 is taken."""
+    noted = read_metadata(read_table(folder / INDEX_FILE).schema)
+    path = folder / SKIPPED_FILE
+    return SKIPPED_FILE not in noted or (path.is_file() and file_checksum(path) == noted[SKIPPED_FILE])
 
 
 def opened(source: Path) -> FeatureStore | None:

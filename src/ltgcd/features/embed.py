@@ -20,12 +20,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
+from ltgcd.common.checksums import write_table
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import atomic_path
+from ltgcd.common.files import atomic_path, with_metadata
 from ltgcd.common.progress import progress
 from ltgcd.data.collection import UNLABELLED, Collection, Source
 from ltgcd.data.items import Kind, Vectors
@@ -44,6 +44,7 @@ from ltgcd.features.cache import (
     FeatureStore,
     cache_key,
     claim,
+    file_checksum,
     open_features,
     read_shards,
     remove_shard,
@@ -206,8 +207,8 @@ def _write_index(folder: Path, collection: Collection) -> list[tuple[str, str]]:
         writer = csv.DictWriter(file, ["id", "reason"], lineterminator="\n")
         writer.writeheader()
         writer.writerows(skipped)
-    with atomic_path(folder / INDEX_FILE) as temporary:
-        pq.write_table(mine.filter(pc.invert(broken)).select(["id", "digest", "shard", "row"]), temporary)
+    index = mine.filter(pc.invert(broken)).select(["id", "digest", "shard", "row"])
+    write_table(folder / INDEX_FILE, with_metadata(index, {SKIPPED_FILE: file_checksum(folder / SKIPPED_FILE)}))
     return [(entry["id"], entry["reason"]) for entry in skipped]
 
 

@@ -7,6 +7,7 @@ where the backbone's own are there. What does not follow is named, with what to 
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,14 +18,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ltgcd.common.checksums import CHECKSUM, is_as_written, write_table
 from ltgcd.common.errors import InputError
+from ltgcd.common.files import read_json, write_json
 from ltgcd.common.outputs import is_sealed
 from ltgcd.data.collection import positions
 from ltgcd.data.content_ids import content_digests
+from ltgcd.data.npz import read_npz, write_npz
+from ltgcd.data.parquet import read_parquet, read_table
 from ltgcd.data.sources import read_source
-from ltgcd.features.cache import open_features
+from ltgcd.features.cache import open_features, skipped_is_as_written
 from ltgcd.run.directory import Run
-from ltgcd.run.files import read_table
+from ltgcd.run.files import file_is_as_written
 from ltgcd.run.identity import EMPTY
 from ltgcd.run.report import draw_again
 from ltgcd.run.train import Notify, silent
@@ -95,6 +100,45 @@ def check_run(run: Run, *, repair: bool = False, notify: Notify = silent) -> dic
 
 def find_problems(run: Run, notify: Notify) -> Iterator[Problem]:
     """Everything that is wrong with a run, in the order in which it should be repaired."""
+    named: set[Path] = set()
+    for problem in _find_unreadable(run, notify):
+        named.add(problem.file)
+        yield problem
+    yield from _find_changed_bytes(run, named)
+
+
+def _find_changed_bytes(run: Run, named: set[Path]) -> Iterator[Problem]:
+    """Files that can be read, but not every byte of which is as it was written: another tool may read others."""
+    for path in run.sealed_files():
+        if named & {path, path.parent} or file_is_as_written(path):
+            continue
+        again = _rewriter(path)
+        cure = "what is read of it is whole, and it is written again" if again else AGAIN
+        yield Problem(path, f"is not, byte for byte, what this version of ltgcd wrote; {cure}.", again)
+
+
+def _rewriter(path: Path) -> Callable[[], None] | None:
+    """Writes a file again from what is read of it, where that has a checksum of its own."""
+    write: Callable[[], None] | None = None
+    if path.suffix == ".npz" and _is_sound(lambda: read_npz(path)):  # a zip archive has one of each array
+        write = lambda: write_npz(path, read_npz(path))  # noqa: E731
+    elif path.suffix == ".parquet" and is_as_written(read_parquet(path)):
+        write = lambda: write_table(path, read_table(path))  # noqa: E731
+    elif path.suffix == ".json" and CHECKSUM in read_json(path):
+        write = lambda: write_json(path, read_json(path))  # noqa: E731
+    if write is None:
+        return None
+    times = path.stat()
+
+    def again() -> None:
+        write()
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # the page that was drawn of it is not older now
+
+    return again
+
+
+def _find_unreadable(run: Run, notify: Notify) -> Iterator[Problem]:
+    """What can't be read, is missing, left over, or not as the rest says."""
     files = run.files
     for path in run.leftovers():
         yield Problem(path, "was left half written by a process that was killed; nothing needs it.", _remover(path))
@@ -133,7 +177,7 @@ def _find_problems_of_items(run: Run, notify: Notify) -> Iterator[Problem]:
     notify("reading the features")
     for folder in run.feature_folders():
         cure = "the command that made it makes the damaged part anew"
-        yield from _tried(folder, lambda folder=folder: open_features(folder), cure)  # type: ignore[misc]
+        yield from _tried(folder, lambda folder=folder: _read_features(folder), cure)  # type: ignore[misc]
     keeps_items = files.items.exists() or files.features.exists() or bool(run.updates) or bool(run.feature_folders())
     if not keeps_items:  # a run of 'ltgcd train' keeps labels and a model
         return
@@ -206,6 +250,13 @@ def _read_through(path: Path) -> None:
             pass
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is damaged") from error
+
+
+def _read_features(folder: Path) -> None:
+    """Refuse a folder of features in which something is damaged."""
+    open_features(folder)
+    if not skipped_is_as_written(folder):
+        raise InputError(f"the list of skipped items in {folder} is damaged or missing")
 
 
 def _there(value: object, path: Path, needed: bool) -> None:

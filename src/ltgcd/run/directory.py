@@ -30,17 +30,15 @@ from ltgcd.data.collection import Collection, Source, check_unique
 from ltgcd.data.items import Kind
 from ltgcd.data.labels import strings
 from ltgcd.data.npz import read_npz, write_npz
-from ltgcd.data.parquet import parquet_file, read_parquet
+from ltgcd.data.parquet import check_table, parquet_file, read_parquet, read_table
 from ltgcd.data.sources import labels_table
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
-from ltgcd.features.cache import is_feature_folder
+from ltgcd.features.cache import is_feature_folder, sealed_in
 from ltgcd.report.layout import Places
 from ltgcd.run.files import (
     DAMAGED,
-    check_table,
     features_checksum,
     read_lines,
-    read_table,
     read_toml,
     versions,
     write_lines,
@@ -401,6 +399,14 @@ class Run:
         """What the backbone made of the run's items, of those that it began with and of those of each update."""
         folders = [self.embedded, *(self.update_features(number) for number in range(1, self.updates + 1))]
         return [folder for folder in folders if is_feature_folder(folder)]
+
+    def sealed_files(self) -> list[Path]:
+        """What carries a checksum of all its bytes, or can be compared with what was written, as far as it is there."""
+        files = [path for path in self.files if path.suffix not in (".safetensors", ".html")]
+        files += self._updates.glob("[0-9]*/*.parquet")
+        embedded = (self.embedded, *self._updates.glob(f"[0-9]*/{EMBEDDED}"))
+        files += [path for folder in embedded for path in sealed_in(folder)]
+        return [path for path in files if path.is_file()]
 
     def update_features(self, number: int) -> Path:
         """Folder for what the backbone makes of the new images or texts of an update."""

@@ -11,32 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import tomli_w
 
-from ltgcd.common.checksums import checked_object, checked_text, is_as_written, text_is_as_written, unchecked_object
+from ltgcd.common.checksums import (
+    bytes_are_as_written,
+    checked_object,
+    checked_text,
+    text_is_as_written,
+    unchecked_object,
+)
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import atomic_path
+from ltgcd.common.files import atomic_path, json_text
 from ltgcd.data.items import Items, Vectors
-from ltgcd.data.parquet import read_parquet
 
 DAMAGED = "is damaged; restore it, or start the run again in a new folder"
-
-
-def check_table(table: pa.Table, path: Path) -> None:
-    """Refuse a table that is not as ltgcd wrote it; one without a checksum is another tool's, and taken."""
-    if is_as_written(table) is False:
-        raise InputError(
-            f"{path} is damaged, or another tool changed it: its checksum is another; restore it, or start the run "
-            "again in a new folder."
-        )
-
-
-def read_table(path: Path) -> pa.Table:
-    """Read a table that a run keeps, or say in a sentence that it is damaged."""
-    table = read_parquet(path)
-    check_table(table, path)
-    return table
 
 
 def write_toml(path: Path, value: dict[str, Any]) -> None:
@@ -60,7 +48,11 @@ def read_toml(path: Path) -> dict[str, Any]:
 def write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
     """Write a file of JSON, an object a line, each with its checksum."""
     with atomic_path(path) as temporary:
-        temporary.write_text("".join(json.dumps(checked_object(line)) + "\n" for line in lines), encoding="utf-8")
+        temporary.write_text(_lines_text(lines), encoding="utf-8")
+
+
+def _lines_text(lines: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(checked_object(line)) + "\n" for line in lines)
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -74,6 +66,23 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     if not all(isinstance(line, dict) for line in lines):
         raise InputError(f"{path} {DAMAGED}.")
     return [unchecked_object(line, path) for line in lines]
+
+
+def file_is_as_written(path: Path) -> bool | None:
+    """Whether every byte of a file that a run keeps is as it was written; None if it does not say."""
+    if path.suffix in (".parquet", ".npz"):
+        return bytes_are_as_written(path)
+    text = path.read_bytes()
+    try:
+        if path.suffix == ".toml":
+            return text_is_as_written(text.decode())
+        if path.suffix == ".jsonl":
+            return text == _lines_text(read_lines(path)).encode()
+        value = json.loads(text)
+        has_checksum = unchecked_object(value, path) != value
+        return text == json_text(value).encode() if has_checksum else None
+    except (ValueError, AttributeError, InputError):
+        return False
 
 
 def features_checksum(items: Items) -> str:

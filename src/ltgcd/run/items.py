@@ -34,10 +34,9 @@ from ltgcd.data.items import (
     items_from_addresses,
     relative_path,
 )
-from ltgcd.data.parquet import image_column, parquet_file, read_parquet
+from ltgcd.data.parquet import image_column, parquet_file, read_parquet, read_table
 from ltgcd.data.regular_files import is_regular
 from ltgcd.data.sources import read_source, write_embeddings, write_manifest
-from ltgcd.run.files import read_table
 
 NOWHERE = "\0"  # the path of an image that is not in a source: no file can have it
 

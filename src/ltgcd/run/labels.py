@@ -18,9 +18,8 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata, with_metadata
 from ltgcd.data.collection import Truth
 from ltgcd.data.labels import stored_labels, strings
-from ltgcd.data.parquet import read_parquet
+from ltgcd.data.parquet import check_table, read_parquet
 from ltgcd.data.sources import encode_labels
-from ltgcd.run.files import check_table
 
 LATER = "given_later"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 
+from ltgcd.common.checksums import write_parquet
 from ltgcd.common.errors import InputError
 from ltgcd.common.outputs import check_output, output_path, sealed_table
 from ltgcd.data.collection import Source
@@ -75,7 +75,7 @@ def _predict(
         source.collection.ids, labels, confidence, model.class_names, fitted.k, unsure, named=model.named
     )
     with output_path(out, "predictions") as temporary:
-        pq.write_table(sealed_table(table, "predictions"), temporary, write_page_checksum=True)
+        write_parquet(temporary, sealed_table(table, "predictions"))
     status = table.column("status").to_numpy()
     counts = {name: int((status == name).sum()) for name in ("known", "novel", "unsure")}
     left_out = [{"id": name, "reason": reason} for name, reason in skipped]
