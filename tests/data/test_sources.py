@@ -364,7 +364,8 @@ def test_an_archive_is_that_of_numpy(tmp_path: Path) -> None:
     x = np.random.RandomState(0).randn(10, 3).astype(np.float32)
     write_npz(tmp_path / "a.npz", {"x": x, "y": np.arange(10)})
     np.savez(tmp_path / "b.npz", x=x, y=np.arange(10))
-    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+    ours, theirs = ((tmp_path / name).read_bytes() for name in ("a.npz", "b.npz"))
+    assert ours[: len(theirs) - 2] == theirs[:-2] and theirs[-2:] == b"\0\0"  # but for the comment, a checksum
 
 
 def test_a_large_row_group_is_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
