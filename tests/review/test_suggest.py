@@ -19,7 +19,7 @@ from ltgcd.review.class_shapes import (
     within_cosine,
 )
 from ltgcd.review.suggest import (
-    audit_sample,
+    audit_order,
     fitted_temperature,
     grow,
     in_order,
@@ -104,12 +104,14 @@ def test_contamination_finds_the_class_whose_assigned_items_are_others() -> None
     is_given = (np.arange(len(y)) % 3 == 0) & (y < 2)
     shapes = class_shapes(z, np.where(is_given, code, -1), 2)
     cosine = own_cosines(z, np.arange(len(z)), code, is_given, shapes)
-    share, far = contamination(cosine, code, is_given, ~is_given, 2)
+    share, far, foreign = contamination(cosine, code, is_given, ~is_given, 2)
     assert far[0] == pytest.approx(40 + FAR * 200, abs=12)
     assert share[0] == pytest.approx(40 / 240, abs=0.06)
     assert share[1] < 0.06
+    assert foreign[y == 2].mean() > 0.6, "items of the other species are called foreign"
+    assert foreign[(y == 0) & ~is_given].mean() < 0.1
     nobody = np.zeros(len(y), bool)
-    assert contamination(cosine, code, nobody, ~is_given, 2)[0].tolist() == [0, 0]
+    assert contamination(cosine, code, nobody, ~is_given, 2).share.tolist() == [0, 0]
 
 
 # ---------------------------------------------------------------- queue and rows
@@ -129,13 +131,13 @@ def test_the_queue_is_items_times_doubt() -> None:
 
 def test_rows_are_ordered_and_what_was_given_comes_last() -> None:
     rows = np.array([10, 11, 12, 13])
-    confidence, cosine = np.array([0.9, 0.2, 0.5, 0.1]), np.array([0.9, 0.1, 0.5, 0.8])
+    doubt, cosine = np.array([0.1, 0.8, 0.1, 0.9]), np.array([0.9, 0.1, 0.5, 0.8])
     is_given = np.array([False, False, False, True])
-    assert in_order("centre", rows, confidence, cosine, is_given).tolist() == [10, 13, 12, 11]
-    assert in_order("doubtful", rows, confidence, cosine, is_given).tolist() == [11, 12, 10, 13]
+    assert in_order("centre", rows, doubt, cosine, is_given).tolist() == [10, 13, 12, 11]
+    assert in_order("doubtful", rows, doubt, cosine, is_given).tolist() == [11, 12, 10, 13]
     nothing = np.empty(0)
     assert in_order("doubtful", rows[:0], nothing, nothing, is_given[:0]).tolist() == []
-    assert len(in_order("doubtful", rows, confidence, np.full(4, np.nan), is_given)) == 4
+    assert len(in_order("doubtful", rows, doubt, np.full(4, np.nan), is_given)) == 4
 
 
 # ---------------------------------------------------------------- merges and splits
@@ -241,10 +243,10 @@ def test_wilson_by_hand() -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.sets(st.integers(0, 99), min_size=1), st.integers(1, 30))
 def test_a_sample_lasts_as_rows_come_and_go(rows: set[int], n: int) -> None:
-    held = np.array(sorted(rows))
-    sample = audit_sample(held, n, 100)
-    assert len(set(sample.tolist())) == min(n, len(rows))
-    assert set(sample.tolist()) <= rows
-    if len(rows) > 1:
-        fewer = audit_sample(np.setdiff1d(held, held[:1]), n, 100)
-        assert set(sample.tolist()) - {int(held[0])} <= set(fewer.tolist())
+    code, inside = np.arange(100) % 3, np.isin(np.arange(100), sorted(rows))
+    order = audit_order(code, inside)
+    assert set(order.tolist()) == rows
+    assert (np.diff(code[order]) >= 0).all()
+    gone = min(rows)
+    fewer = audit_order(code, inside & (np.arange(100) != gone))
+    assert order[order != gone].tolist() == fewer.tolist()

@@ -8,6 +8,7 @@ items and classes there are, and no table of items by classes is ever made.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,14 +142,32 @@ def own_cosines(
     return np.where(others > 0, np.clip(cosine, -1, 1), np.nan).astype(np.float32)
 
 
+class Contamination(NamedTuple):
+    """Which assigned items do not look like the given ones of their class.
+
+    Attributes
+    ----------
+    share : ndarray of float64, shape (K,)
+        Share of each class's assigned items that are foreign to it, as far as one can tell.
+    far : ndarray of int64, shape (K,)
+        Number of its assigned items that lie far from the given ones.
+    foreign : ndarray of float64, shape (N,)
+        Chance that each item is foreign: the share of the class over that of its far items for these, else 0.
+    """
+
+    share: NDArray[np.float64]
+    far: NDArray[np.int64]
+    foreign: NDArray[np.float64]
+
+
 def contamination(
     cosine: NDArray[np.float32],
     code: NDArray[np.int64],
     is_given: NDArray[np.bool_],
     is_assigned: NDArray[np.bool_],
     k: int,
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Share (K,) of each class's assigned items that do not look like its given ones, and the number that lie far.
+) -> Contamination:
+    """Compare the assigned items of each class with those that people gave it.
 
     An item lies far if its cosine to the centre of the given items is below that of all but `FAR` of these themselves
     (each left out of the centre it is compared with). Of items like the given ones a share `FAR` lies far, too: that is
@@ -165,15 +184,18 @@ def contamination(
     k : int
         Number of codes. A class without given or without assigned items has 0.
     """
+    foreign = np.zeros(len(code))
     known = np.isfinite(cosine)
     given, assigned = np.flatnonzero(is_given & known), np.flatnonzero(is_assigned & known)
     if not len(given) or not len(assigned):
-        return np.zeros(k), np.zeros(k, dtype=np.int64)
+        return Contamination(np.zeros(k), np.zeros(k, dtype=np.int64), foreign)
     limit = _low_quantiles(cosine[given].astype(np.float64), code[given], k)
-    distant = cosine[assigned] < limit[code[assigned]]
-    far = np.bincount(code[assigned][distant], minlength=k).astype(np.int64)
-    share = far / np.maximum(np.bincount(code[assigned], minlength=k), 1)
-    return np.clip((share - FAR) / (1 - FAR), 0.0, 1.0), far
+    distant = assigned[cosine[assigned] < limit[code[assigned]]]
+    far = np.bincount(code[distant], minlength=k).astype(np.int64)
+    share_far = far / np.maximum(np.bincount(code[assigned], minlength=k), 1)
+    share = np.clip((share_far - FAR) / (1 - FAR), 0.0, 1.0)
+    foreign[distant] = (share / np.maximum(share_far, 1e-12))[code[distant]]
+    return Contamination(share, far, foreign)
 
 
 def _low_quantiles(values: NDArray[np.float64], group: NDArray[np.int64], k: int) -> NDArray[np.float64]:

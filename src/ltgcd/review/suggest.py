@@ -100,7 +100,7 @@ def queue(
 def in_order(
     order: Order,
     rows: NDArray[np.int64],
-    confidence: NDArray[np.floating],
+    doubt: NDArray[np.floating],
     cosine: NDArray[np.floating],
     given: NDArray[np.bool_],
 ) -> NDArray[np.int64]:
@@ -109,23 +109,16 @@ def in_order(
     Parameters
     ----------
     order : {"doubtful", "centre"}
-        By rising confidence and cosine together, as ranks, or by falling cosine.
+        By falling doubt, equal ones by rising cosine; or by falling cosine.
     rows : ndarray of int64, shape (n,)
         The rows.
-    confidence, cosine, given : ndarray, shape (n,)
-        Of these rows; the cosine is that to the centre of the class.
+    doubt, cosine, given : ndarray, shape (n,)
+        Of these rows: chance that each is wrong, cosine to the centre of the class, whether a person gave it.
     """
+    cosine = np.where(np.isfinite(cosine), cosine, 0.0)
     if order == "centre":
         return rows[np.lexsort((rows, -cosine))]
-    doubt = _ranks(-confidence) + _ranks(-cosine)
-    return rows[np.lexsort((rows, -doubt, given))]
-
-
-def _ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Rank of each value in [0, 1], equal ones alike, NaN as the middle."""
-    filled = np.where(np.isfinite(values), values, np.nanmedian(values) if np.isfinite(values).any() else 0.0)
-    _, place, n = np.unique(filled, return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(n) - n / 2)[place] / max(len(values), 1))
+    return rows[np.lexsort((rows, cosine, -np.asarray(doubt), given))]
 
 
 # ---------------------------------------------------------------- merges
@@ -333,10 +326,14 @@ def neighbours(z: NDArray[np.float32], row: int, n: int) -> tuple[NDArray[np.int
 # ---------------------------------------------------------------- audit
 
 
-def audit_sample(rows: NDArray[np.int64], n: int, n_items: int, random_state: int = 0) -> NDArray[np.int64]:
-    """At most `n` rows at random: those that come first in one order of all items, so that it lasts as rows change."""
-    rank = np.random.RandomState(random_state).permutation(n_items)
-    return rows[np.argsort(rank[rows], kind="stable")[:n]]
+def audit_order(code: NDArray[np.int64], is_drawn: NDArray[np.bool_], random_state: int = 0) -> NDArray[np.int64]:
+    """Rows that can be drawn, by class (N,) and within a class at random: its first n are its sample of n.
+
+    The chance order is one of all items, so that a sample lasts as other rows come and go.
+    """
+    rank = np.random.RandomState(random_state).permutation(len(code))
+    rows = np.flatnonzero((code >= 0) & is_drawn).astype(np.int64)
+    return rows[np.lexsort((rank[rows], code[rows]))]
 
 
 def wilson(right: int, checked: int) -> tuple[float, float]:
