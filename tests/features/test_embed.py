@@ -26,7 +26,7 @@ from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection, Source
 from ltgcd.data.items import ImageBytes, Texts, Vectors
 from ltgcd.data.sources import read_source
-from ltgcd.features.backbones import load_backbone
+from ltgcd.features.backbones import engines, load_backbone
 from ltgcd.features.backbones.base import Backbone
 from ltgcd.features.backbones.preprocessing import Preprocessing
 from ltgcd.features.cache import open_features
@@ -299,13 +299,39 @@ def test_vectors_and_texts(tmp_path: Path, npz) -> None:
 def test_openvino_gives_the_same_features(tmp_path: Path) -> None:
     pytest.importorskip("openvino")
     backbone = load_backbone("efficientnet_lite0", image_size=64)
-    source = images(20)
+    source = images(40)
     embed(source, backbone, tmp_path / "t", views=1)
     embed(source, backbone, tmp_path / "o", views=1, engine="openvino")
-    everything = np.arange(20)
+    embed(source, backbone, tmp_path / "w", views=1, engine="openvino", workers=2)
+    everything = np.arange(40)
     for view in (0, 1):
-        a, b = (open_features(tmp_path / name).take(everything, view).astype(np.float32) for name in "to")
+        a, b, c = (open_features(tmp_path / name).take(everything, view).astype(np.float32) for name in "tow")
         assert np.abs(a - b).max() < 0.01 * np.abs(a).max()
+        np.testing.assert_array_equal(b, c)  # in other processes to the last bit
+
+
+def test_auto_takes_openvino_where_it_pays_and_stays_with_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lite, tiny = load_backbone("efficientnet_lite0", image_size=200), tiny_backbone()
+    installed: list[str] = []
+    monkeypatch.setattr(engines, "find_spec", lambda name: name if name in installed else None)
+    assert engines.choose_engine("auto", lite, 10**6, None) == "torch"
+    installed.append("openvino")
+    # 40 million pixels are 1000 images of 200 × 200.
+    assert engines.choose_engine("auto", lite, 1000, None) == "openvino"
+    assert engines.choose_engine("auto", lite, 999, None) == "torch"
+    assert engines.choose_engine("auto", tiny, 10**9, None) == "torch"
+    assert engines.choose_engine("torch", lite, 10**6, "openvino") == "torch"
+    assert engines.choose_engine("auto", lite, 10**6, "torch") == "torch"
+    assert engines.choose_engine("auto", lite, 1, "openvino") == "openvino"
+    # A folder that was begun goes on with its engine, however many there are by now; another one is refused.
+    assert embed(images(5), tiny_backbone(), tmp_path / "f").store.key["engine"] == "torch"
+    monkeypatch.setattr(engines, "EFFICIENTNETS", ("tiny",))
+    monkeypatch.setattr(engines, "OPENVINO_PIXELS", 1)
+    assert embed(images(9), tiny_backbone(), tmp_path / "f").store.key["engine"] == "torch"
+    with pytest.raises(InputError, match="it differs in: engine"):
+        embed(images(9), tiny_backbone(), tmp_path / "f", engine="openvino")
 
 
 def test_whoever_is_killed_or_stopped_the_result_is_the_same_to_the_byte(tmp_path: Path) -> None:

@@ -35,6 +35,14 @@ OwnBackbone = Annotated[
     str | None,
     typer.Option("--backbone", help="A backbone of your own, package.module:function, whose code may be run."),
 ]
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        help="What embeds images: torch, openvino, or auto: openvino for EfficientNets on a CPU, where it is installed "
+        "and saves more time than its start takes.",
+    ),
+]
 Workers = Annotated[
     int | None,
     typer.Option(

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ltgcd.cli.common import Data, Json, Labels, Seed, SourcePath, Workers, report, status
+from ltgcd.cli.common import Data, Engine, Json, Labels, Seed, SourcePath, Workers, report, status
 
 datasets_app = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
 
@@ -107,7 +107,7 @@ def embed(
     image_size: Annotated[int | None, typer.Option("--image-size", help="Side of a view in pixels.")] = None,
     weights: Annotated[Path | None, typer.Option("--weights", help="Local weights: a folder or a file.")] = None,
     trained_blocks: Annotated[int, typer.Option("--trained-blocks", help="Last blocks left for training.")] = 1,
-    engine: Annotated[str, typer.Option("--engine", help="torch, or openvino (faster on CPUs).")] = "torch",
+    engine: Engine = "auto",
     workers: Workers = None,
     labels: Labels = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at a broken image instead of skipping it.")] = False,
@@ -143,6 +143,7 @@ def embed(
             "path": str(result.path),
             "embedded": result.embedded,
             "views": views,
+            "engine": result.store.key["engine"],
             "disk_bytes": result.disk_bytes,
             "skipped_ids": [item_id for item_id, _ in result.skipped[:100]],
         }

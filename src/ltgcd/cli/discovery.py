@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ltgcd.cli.common import (
+    Engine,
     Json,
     Labels,
     LabelsFrom,
@@ -40,7 +41,7 @@ def discover(
         int, typer.Option("--views", min=0, help="With 2 or more views an image, the last stage is trained (minutes).")
     ] = 0,
     image_size: Annotated[int, typer.Option("--image-size", min=32, help="Side of an image, in pixels.")] = 128,
-    engine: Annotated[str, typer.Option("--engine", help="What embeds images: torch or openvino.")] = "torch",
+    engine: Engine = "auto",
     workers: Workers = None,
     seed: Seed = 0,
     as_json: Json = False,

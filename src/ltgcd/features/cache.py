@@ -112,6 +112,12 @@ def _read_key(folder: Path) -> dict[str, Any]:
     return unchecked_object(held, path)
 
 
+def engine_of(folder: Path) -> str | None:
+    """What computed the features in a folder; None if it holds none."""
+    key = read_json(folder / KEY_FILE) if is_feature_folder(folder) else None
+    return key.get("engine") if isinstance(key, dict) else None
+
+
 def _check_format(key: dict[str, Any], folder: Path) -> None:
     if key.get("format") != FORMAT:
         raise InputError(f"{folder} holds features of another version of ltgcd; embed the items again, elsewhere.")

@@ -35,7 +35,7 @@ from ltgcd.engine.threads import torch_threads
 from ltgcd.features.already import embedded_already, free_numbers, newest_rows
 from ltgcd.features.backbones import check_kind
 from ltgcd.features.backbones.base import Backbone
-from ltgcd.features.backbones.engines import filled_up
+from ltgcd.features.backbones.engines import choose_engine, filled_up
 from ltgcd.features.cache import (
     INDEX_FILE,
     ITEMS_FILE,
@@ -44,6 +44,7 @@ from ltgcd.features.cache import (
     FeatureStore,
     cache_key,
     claim,
+    engine_of,
     file_checksum,
     open_features,
     read_shards,
@@ -101,7 +102,7 @@ def embed(
     folder: Path | str,
     *,
     views: int = 0,
-    engine: str = "torch",
+    engine: str = "auto",
     workers: int | None = None,
     strict: bool = False,
     may_be_empty: bool = False,
@@ -119,8 +120,8 @@ def embed(
         Where the features go; if it holds some of them, only the others are computed.
     views : int
         Training views an image (texts and vectors have none: dropout makes theirs in training).
-    engine : {"torch", "openvino"}
-        What runs the trunk.
+    engine : {"auto", "torch", "openvino"}
+        What runs the trunk; by default what `choose_engine` says. It is kept with the features.
     workers : int, optional
         Processes that share the work, of one thread each; 1 is this process alone. By default one a core where that is
         faster, start included. They change no bit.
@@ -134,7 +135,10 @@ def embed(
     folder, collection = Path(folder), source.collection
     check_kind(backbone.name, backbone.kind, collection.items.kind, views)
     workers = _chosen(workers, backbone)
-    claim(folder, cache_key(backbone, views, engine))
+    by = choose_engine(engine, backbone, len(collection) * (1 + views), engine_of(folder))
+    claim(folder, cache_key(backbone, views, by))
+    if (engine, by) == ("auto", "openvino"):
+        notify("OpenVINO embeds, which is faster here than torch")
     with _lock(folder):
         sweep(folder)
         whole, damaged = read_shards(folder, verify=True)
@@ -153,7 +157,7 @@ def embed(
             size = _shard_items(len(collection), collection.items.kind, item_bytes)
             parts = (todo[start : start + size] for start in range(0, len(todo), size))
             shards = (Shard(next(free), collection.ids.take(rows), collection.items.select(rows)) for rows in parts)
-            prepare = partial(embedder, backbone, engine, views, strict, folder)
+            prepare = partial(embedder, backbone, by, views, strict, folder)
             with progress(f"embedding ({backbone.name})", len(todo)) as advance:
                 map_shards(prepare, shards, len(todo), workers=workers, advance=advance, notify=notify)
         rate = len(todo) / max(time.perf_counter() - started, 1e-9) if len(todo) else 0.0

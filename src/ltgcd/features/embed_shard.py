@@ -17,7 +17,7 @@ from ltgcd.data.content_ids import digests_of
 from ltgcd.data.items import Items
 from ltgcd.engine.threads import available_cores
 from ltgcd.features.backbones.base import Backbone
-from ltgcd.features.backbones.engines import Run, make_engine
+from ltgcd.features.backbones.engines import Engine, Run, make_engine
 from ltgcd.features.cache import write_shard
 
 BATCH = 16  # fastest on a CPU, where a larger batch falls out of the cache
@@ -39,7 +39,7 @@ class _Job(NamedTuple):
 
 
 def embedder(
-    backbone: Backbone, engine: str, views: int, strict: bool, folder: Path
+    backbone: Backbone, engine: Engine, views: int, strict: bool, folder: Path
 ) -> Callable[[Shard, Callable[[int], None]], None]:
     """A function that embeds a shard and writes it."""
     job = _Job(backbone, make_engine(backbone, engine, BATCH), views, strict)

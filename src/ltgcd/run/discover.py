@@ -39,8 +39,8 @@ class Embedding:
         Training views an image: with 2 or more the last stage of the backbone is trained.
     weights : path or None
         Backbone weights, where they are not the usual ones.
-    engine : {"torch", "openvino"}
-        What computes.
+    engine : {"auto", "torch", "openvino"}
+        What computes, as `embed` takes it.
     workers : int or None
         Processes that share the work, as `embed` takes it.
     """
@@ -49,7 +49,7 @@ class Embedding:
     image_size: int = IMAGE_SIZE
     views: int = 0
     weights: Path | None = None
-    engine: str = "torch"
+    engine: str = "auto"
     workers: int | None = None
 
 
@@ -180,7 +180,7 @@ def _embedded(
     notify(f"embedding {len(collection):,} {kind}s")
     size = embedding.image_size if kind == "image" else None
     backbone = load_backbone(embedding.backbone or default_backbone(kind), image_size=size, weights=embedding.weights)
-    engine = embedding.engine if kind == "image" else "torch"
+    engine = embedding.engine if kind == "image" else "auto"
     done = embed(
         source,
         backbone,
