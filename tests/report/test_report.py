@@ -308,13 +308,14 @@ def test_the_cards_are_the_described_categories() -> None:
     assert len(cards) == len(described)
     for card in cards:
         c = described[card["name"]]
-        assert (card["status"], card["size"], card["leaning"], card["suggested"]) == (
-            c.status,
+        assert (card["code"], card["known"], card["size"], card["leaning"], card["suggested"]) == (
+            c.code,
+            c.status == "known",
             c.size,
             c.leaning,
             c.suggested_name,
         )
-        assert [cards[at]["name"] for at, _ in card["nearest"]] == [other.name for other in c.nearest_known]
+        assert [code for code, _ in card["nearest"]] == [other.code for other in c.nearest_known]
 
 
 # ---------------------------------------------------------------- the file
@@ -332,16 +333,19 @@ def test_the_page_holds_what_it_should(kind: str) -> None:
     sizes = {card["name"]: card["size"] for card in data["categories"]}
     sure = [n for n, s in zip(assignments.column("name").to_pylist(), status, strict=True) if s != "unsure"]
     assert sizes == {name: sure.count(name) for name in set(sure)}
-    assert data["unsure"]["size"] == status.count("unsure")
     assert sum(card["leaning"] for card in data["categories"]) == status.count("unsure")
     assert meta["imbalance"] == pytest.approx(max(sizes.values()) / 1, abs=0.1)
     # Item columns lead back to the assignments.
-    category = np.frombuffer(base64.b64decode(data["items"]["category"]), "<u4")
-    codes = np.frombuffer(base64.b64decode(data["items"]["status"]), np.uint8)
-    for i, item in enumerate(data["items"]["ids"]):
-        row = assignments.column("id").to_pylist().index(item)
-        assert data["categories"][category[i]]["name"] == assignments.column("name")[row].as_py()
+    items = data["items"]
+    label = np.frombuffer(base64.b64decode(items["code"]), "<i4")
+    codes, flags = (np.frombuffer(base64.b64decode(items[key]), np.uint8) for key in ("status", "flags"))
+    names = {card["code"]: card["name"] for card in data["categories"]}
+    assert (items["prefix"], items["whole"]) == ("item-", True)
+    for i, item in enumerate(items["ids"]):
+        row = assignments.column("id").to_pylist().index(items["prefix"] + item)
+        assert names[label[i]] == assignments.column("name")[row].as_py()
         assert STATUSES[codes[i]] == status[row]
+        assert flags[i] == 2 * (collection.y[row] >= 0)
     assert bool(data["pictures"]) == (kind == "image")
     if kind == "image":
         assert set(data["picture"]) == set(range(40))
@@ -390,12 +394,12 @@ def test_odd_runs_have_a_page_too() -> None:
     assert data["k"] is None
     all_known = assignments.set_column(3, "status", pa.array(["known"] * 40)).set_column(1, "label", pa.array([0] * 40))
     data = draw(collection, x, all_known.set_column(2, "name", pa.array(["cat"] * 40)))
-    assert (data["meta"]["counts"]["novel"], len(data["categories"]), data["unsure"]) == (0, 1, None)
+    assert (data["meta"]["counts"]["novel"], len(data["categories"])) == (0, 1)
     assert "1 known class has no item." in data["meta"]["lead"]
     assert data["categories"][0]["coherence"] is None  # there is no other category
     unsure = assignments.set_column(3, "status", pa.array(["unsure"] * 40)).set_column(2, "name", pa.array(["?"] * 40))
     data = draw(collection, x, unsure)
-    assert data["unsure"]["size"] == 40
+    assert sum(card["leaning"] for card in data["categories"]) == 40
     assert {card["name"] for card in data["categories"]} == {"cat", "dog", "novel-001", "novel-002"}
     assert all(card["size"] == 0 for card in data["categories"])
     strange = {"k": float("nan"), "curve": None}
@@ -443,7 +447,7 @@ def test_fifty_thousand_items_stay_under_ten_megabytes(kind: str) -> None:
 
 def test_colours_have_contrast() -> None:
     style = (Path(page_module.__file__).parent / "static" / "page.css").read_text()
-    blocks = re.findall(r":root \{(.*?)\n\s*\}", style, re.DOTALL)
+    blocks = re.findall(r":root(?:\[data-theme=\"dark\"\])? \{(.*?)\n\s*\}", style, re.DOTALL)
     assert len(blocks) == 2
 
     def luminance(colour: str) -> float:
@@ -455,7 +459,8 @@ def test_colours_have_contrast() -> None:
         tones = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", block))
         pairs = [(text, ground) for text in ("ink", "soft") for ground in ("paper", "surface", "sunk")]
         pairs += [(kind, f"{kind}-wash") for kind in ("known", "novel", "unsure")]
-        pairs += [(kind, "surface") for kind in ("known", "novel", "unsure")]
+        pairs += [(kind, "surface") for kind in ("known", "novel", "unsure", "chosen", "done", "warn", "focus")]
+        pairs += [("done", "done-wash"), ("warn", "warn-wash")]
         for text, ground in pairs:
             light, dark = sorted((luminance(tones[text]), luminance(tones[ground])), reverse=True)
             assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, ground)

@@ -7,19 +7,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ltgcd.report.assigned import KNOWN, NOVEL, UNSURE, Assigned
+from ltgcd.report.assigned import KNOWN, UNSURE, Assigned
 from ltgcd.report.categories import Category
+from ltgcd.report.sentences import plural
 
 EXAMPLES = 4  # of each kind a category: centre, edge, least sure, and unsure items that lean towards it
 UNSURE_EXAMPLES = 12
-TOWARDS = 8  # categories that the most unsure items lean towards
 LEAST_COHERENCE = 0.05  # what a category without any coherence still counts in the queue
 
 
 def make_cards(
-    assigned: Assigned, categories: list[Category], closeness: NDArray[np.float32]
-) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """A card for each category in the order of the queue, and one for the unsure items if there are any.
+    assigned: Assigned,
+    categories: list[Category],
+    closeness: NDArray[np.float32],
+    given: NDArray[np.bool_],
+    labelled: NDArray[np.bool_],
+) -> tuple[list[dict[str, Any]], list[dict[str, list[int]]]]:
+    """A card for each category in the order of the queue, and the items that should be shown whatever is left out.
 
     Parameters
     ----------
@@ -29,51 +33,65 @@ def make_cards(
         Described, in the order of `assigned.labels`.
     closeness : ndarray of float32, shape (M,)
         See `ltgcd.report.geometry.Geometry`.
+    given, labelled : ndarray of bool, shape (M,)
+        Items that a person has confirmed or moved in a review, and those that were labelled in the source.
+
+    Returns
+    -------
+    cards : list of dict
+        As the server of a review describes a class, too.
+    shown : list of dict
+        Positions in `assigned` by kind, see `examples`: of the unsure items, then of each card.
     """
     sizes = np.array([category.size for category in categories])
     leaning = np.array([category.leaning for category in categories])
     confidence = np.array([category.confidence for category in categories])
     coherence = np.array([np.nan if c.coherence is None else c.coherence for c in categories])
     order = queue_order(assigned.kinds, sizes, leaning, confidence, coherence)
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    rank_of = dict(zip(assigned.labels.tolist(), rank.tolist(), strict=True))
-    shown = examples(assigned, closeness)
+    sure = assigned.status != UNSURE
+    confirmed = np.bincount(assigned.category[sure & given], minlength=len(categories))
+    left = np.bincount(assigned.category[sure & ~given & ~labelled], minlength=len(categories))
     cards = []
     for c in order.tolist():
         category = categories[c]
         cards.append(
             {
+                "code": category.code,
                 "name": category.name,
-                "status": category.status,
+                "known": category.status == "known",
                 "size": category.size,
+                "given": int(confirmed[c]),
                 "leaning": category.leaning,
                 "labelled": category.labelled,
                 "confidence": round(category.confidence, 3),
                 "coherence": None if category.coherence is None else round(category.coherence, 3),
                 "suggested": category.suggested_name,
                 "terms": category.terms,
-                "nearest": [[rank_of[other.code], other.cosine] for other in category.nearest_known],
-                "examples": shown[c],
-                "code": c,
+                "nearest": [[other.code, other.cosine] for other in category.nearest_known],
+                "why": why_here(category),
+                "contaminated": 0,
+                "accepted": category.size > 0 and not left[c],
             }
         )
+    of_each = examples(assigned, closeness)
     rows = np.flatnonzero(assigned.status == UNSURE)
-    if not len(rows):
-        return cards, None
     ranked = rows[np.argsort(assigned.confidence[rows], kind="stable")]
-    towards = np.argsort(-leaning, kind="stable")[:TOWARDS]
     unsure = {
-        "size": len(rows),
-        "confidence": round(float(assigned.confidence[rows].mean()), 3),
-        "examples": {
-            "doubtful": ranked[:UNSURE_EXAMPLES].tolist(),
-            "centre": ranked[UNSURE_EXAMPLES:][::-1][:UNSURE_EXAMPLES].tolist(),
-        },
-        "towards": [[int(rank[c]), int(leaning[c])] for c in towards.tolist() if leaning[c]],
-        "after": int(((assigned.kinds == NOVEL) & (sizes >= 2)).sum()),
+        "doubtful": ranked[:UNSURE_EXAMPLES].tolist(),
+        "centre": ranked[UNSURE_EXAMPLES:][::-1][:UNSURE_EXAMPLES].tolist(),
     }
-    return cards, unsure
+    return cards, [unsure, *(of_each[c] for c in order.tolist())]
+
+
+def why_here(category: Category) -> str:
+    """One sentence: why a category stands where it does in the queue."""
+    leaning = plural(category.leaning, "unsure item leans", "unsure items lean") + " to it."
+    if category.status == "novel" and category.size > 1:
+        return f"Novel: nobody has looked at its {category.size:,} items yet."
+    if category.status == "novel":
+        return "Novel: one item, not looked at yet." if category.size else f"Novel, and in doubt: {leaning}"
+    added = category.size - category.labelled
+    return leaning if category.leaning else f"{plural(added, 'item was', 'items were')} added to it."
 
 
 def examples(assigned: Assigned, closeness: NDArray[np.float32]) -> list[dict[str, list[int]]]:
@@ -116,7 +134,7 @@ def queue_order(
 
     Novel ones of two items or more come first, by log2(1 + size) · coherence; then novel singletons and those with
     unsure items alone, by confidence; then known classes, by the number of unsure items that lean towards them and, if
-    equal, the least confident first. The page puts the unsure items after the first of the three.
+    equal, the least confident first.
     """
     tier = np.where(kinds == KNOWN, 2, np.where(sizes >= 2, 0, 1))
     score = np.log2(1.0 + sizes) * np.maximum(np.nan_to_num(coherence, nan=1.0), LEAST_COHERENCE)

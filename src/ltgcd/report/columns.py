@@ -18,43 +18,59 @@ SHOWN = 50_000  # items on the map
 PICTURE_BYTES = 6_000_000  # of the page, in base64
 TEXT_BYTES = 4_000_000
 ID_BYTES = 2_000_000
-MORE_PICTURES = 1500  # of items that are no examples, for the map
+MORE_PICTURES = 4000  # of items that are no examples, while there is room
 LONG_TEXT, SHORT_TEXT, SHORTEST = 280, 140, 16  # characters of an example, of any item, and the least
+GIVEN, LABELLED = 1, 2  # flags of an item, as the server of a review sends them
 TINY = 24  # pixels: pictures of this side or less are enlarged pixel by pixel
 
 
 def item_columns(
     collection: Collection,
     assigned: Assigned,
-    cards: list[dict[str, Any]],
-    unsure: dict[str, Any] | None,
+    groups: list[dict[str, list[int]]],
+    closeness: NDArray[np.float32],
+    given: NDArray[np.bool_],
     places: NDArray[np.float32],
     pictures: Pictures | None,
 ) -> dict[str, Any]:
-    """Columns of the items that the page knows; positions in the cards' examples are turned into theirs."""
-    groups = [*([unsure["examples"]] if unsure else []), *(card["examples"] for card in cards)]
+    """Columns of the items that the page knows.
+
+    Parameters
+    ----------
+    collection : Collection
+        Where ids, texts and pictures come from.
+    assigned : Assigned
+        The M items that have an assignment.
+    groups : list of dict
+        Positions of items that are shown whatever is left out, see `ltgcd.report.cards.make_cards`.
+    closeness : ndarray of float32, shape (M,)
+        Cosine of each item to the centre of its category.
+    given : ndarray of bool, shape (M,)
+        Items that a person has confirmed or moved.
+    places : ndarray of float32, shape (M, 2)
+        On the map.
+    pictures : callable or None
+        Images of some rows of the collection.
+    """
     wanted = _by_priority(groups)
     room = SHOWN if len(assigned.rows) <= SHOWN else max(SHOWN - len(wanted), 0)
     chosen = np.union1d(wanted, tail_sample(assigned.category, room))
-    for examples_of in groups:
-        for kind, rows in examples_of.items():
-            examples_of[kind] = np.searchsorted(chosen, rows).tolist()
-    rank = np.empty(len(assigned.labels), dtype=np.int64)
-    rank[[card["code"] for card in cards]] = np.arange(len(cards))
     low, high = places.min(axis=0), places.max(axis=0)
     scale = 65535 / max(float((high - low).max()), 1e-9)
     plane = np.round((places[chosen] - (low + high) / 2) * scale + 32767.5).clip(0, 65535).astype("<u2")
     rows = assigned.rows[chosen]
+    flags = given[chosen] * GIVEN + collection.labelled[rows] * LABELLED
     columns = {
         "x": _packed(plane[:, 0]),
         "y": _packed(plane[:, 1]),
-        "category": _packed(rank[assigned.category[chosen]].astype("<u4")),
+        "code": _packed(assigned.labels[assigned.category[chosen]].astype("<i4")),
         "status": _packed(assigned.status[chosen].astype(np.uint8)),
         "confidence": _packed(np.round(assigned.confidence[chosen] * 255).astype(np.uint8)),
+        "closeness": _packed(np.round(127.5 * (1 + closeness[chosen])).clip(0, 255).astype(np.uint8)),
+        "flags": _packed(flags.astype(np.uint8)),
     }
-    ids = _shortened(collection.ids.take(pa.array(rows)).to_pylist(), ID_BYTES, keep_end=True)
     data: dict[str, Any] = {
-        "items": {"n": len(chosen), "ids": ids, **columns},
+        "items": {"n": len(chosen), **_ids(collection.ids.take(pa.array(rows)).to_pylist()), **columns},
         "pictures": [],
         "picture": [],
         "tiny": False,
@@ -62,7 +78,8 @@ def item_columns(
     if collection.items.kind == "text":
         data["items"]["texts"] = _texts(collection, rows, np.isin(chosen, wanted))
     if pictures is not None:
-        more = np.random.RandomState(0).permutation(np.setdiff1d(chosen, wanted))[:MORE_PICTURES]
+        others = np.setdiff1d(chosen, wanted)
+        more = others[_in_turns(assigned.category[others])][:MORE_PICTURES]
         found = thumbnails(
             pictures,
             assigned.rows[wanted],
@@ -74,6 +91,24 @@ def item_columns(
         data["picture"], data["pictures"] = at.tolist(), list(found.values())
         data["tiny"] = bool(found) and max(picture_size(next(iter(found.values())))) <= TINY
     return data
+
+
+def _ids(ids: list[str]) -> dict[str, Any]:
+    """The ids without what all begin with; shortened where they are too long, and then no corrections can name them."""
+    first, last = min(ids), max(ids)  # what these two begin with, all begin with
+    same = next((at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), 0)
+    prefix = first[:same]
+    short = _shortened([one[len(prefix) :] for one in ids], ID_BYTES, keep_end=True)
+    return {"prefix": prefix, "ids": short, "whole": all(a.endswith(b) for a, b in zip(ids, short, strict=True))}
+
+
+def _in_turns(category: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions of items, one of each category at a time, in a random order within each."""
+    shuffled = np.random.RandomState(0).permutation(len(category))
+    order = shuffled[np.argsort(category[shuffled], kind="stable")]
+    sizes = np.bincount(category) if len(category) else np.zeros(0, dtype=np.int64)
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return order[np.argsort(rank, kind="stable")]
 
 
 def _by_priority(groups: list[dict[str, list[int]]]) -> NDArray[np.int64]:

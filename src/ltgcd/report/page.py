@@ -1,8 +1,9 @@
-"""The report: one HTML page that a person would rather look at than read.
+"""The report: one HTML page that a person would rather look at than read, and can correct the run on.
 
-The page is a template with a style sheet, a script and one block of JSON. Nothing that comes from the data is ever
-markup: the block has no ``<``, the script makes elements and sets their text, and a content policy with the hashes of
-our own script and style keeps everything else from running or from reaching the network.
+The report is the page of ``ltgcd review`` without a server: a template with the style sheets, the modules in one
+script and one block of JSON. Nothing that comes from the data is ever markup: the block has no ``<``, the script makes
+elements and sets their text, and a content policy with the hashes of our own script and style keeps everything else
+from running or from reaching the network. `served_page` is the same page for a server, which serves `static_folder`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ import hashlib
 import html
 import importlib.metadata
 import json
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
@@ -43,8 +47,10 @@ from ltgcd.report.sentences import (
     right_of_hundred,
 )
 
-SCRIPTS = ("base.js", "charts.js", "map.js", "cards.js", "start.js")
+STYLES = ("page.css", "more.css")
 POLICY = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; script-src {}; style-src {}"
+IMPORT = re.compile(r'^import \{ ([^}]+) \} from "\./([\w-]+)\.js";$', re.MULTILINE)
+EXPORT = re.compile(r"^export (?:async function|function|class|const) ([\w$]+)", re.MULTILINE)
 KINDS = {"image": ("image", "images"), "text": ("text", "texts"), "vector": ("item", "items")}
 
 
@@ -99,7 +105,10 @@ def report_html(report: Report, progress: Callable[[str], None] = lambda _stage:
     if np.shape(report.places.xy) != (n, 2):
         raise InputError(f"Places on the map must have the shape ({n}, 2), not {np.shape(report.places.xy)}.")
     shape = geometry(z, assigned)
-    cards, unsure = make_cards(assigned, describe(collection, assigned, shape), shape.closeness)
+    given = given_items(report, assigned)
+    cards, shown = make_cards(
+        assigned, describe(collection, assigned, shape), shape.closeness, given, collection.labelled[assigned.rows]
+    )
     progress("writing the page")
     places = np.asarray(report.places.xy, dtype=np.float32)[assigned.rows]
     pictures = report.pictures or collection_pictures(collection)
@@ -107,30 +116,71 @@ def report_html(report: Report, progress: Callable[[str], None] = lambda _stage:
         "meta": page_facts(report, assigned),
         "k": k_curve(report.k_estimate),
         "categories": cards,
-        "unsure": unsure,
-        **item_columns(collection, assigned, cards, unsure, places, pictures),
+        **item_columns(collection, assigned, shown, shape.closeness, given, places, pictures),
     }
     return render(data)
 
 
+def given_items(report: Report, assigned: Assigned) -> NDArray[np.bool_]:
+    """Which of the M assigned items a person has confirmed or moved, shape (M,)."""
+    table = report.assignments
+    if "given" not in table.column_names:
+        return np.zeros(len(assigned.rows), dtype=np.bool_)
+    said = table.filter(table.column("given")).column("id").combine_chunks()
+    return np.asarray(
+        pc.is_in(report.collection.ids.take(pa.array(assigned.rows)), said).to_numpy(zero_copy_only=False)
+    )
+
+
 def render(data: dict[str, Any]) -> str:
-    """The page as text."""
-    static = resources.files("ltgcd.report") / "static"
-    style = (static / "page.css").read_text(encoding="utf-8")
-    script = "\n".join((static / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    """The page as one file that needs no server."""
+    style = "".join((static_folder() / name).read_text(encoding="utf-8") for name in STYLES)
+    script = one_script("start-file")
     policy = POLICY.format(_hash(script), _hash(style))
     block = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":
         block = block.replace(character, f"\\u{ord(character):04x}")
-    # Parts are put in one after the other from the left, so that no part is ever searched for the next one's mark.
-    parts = {
-        "POLICY": policy,
-        "TITLE": html.escape(data["meta"]["title"]),
-        "STYLE": style,
-        "DATA": block,
-        "SCRIPT": script,
-    }
-    page, rest = "", (static / "page.html").read_text(encoding="utf-8")
+    return _fill_in(
+        TITLE=html.escape(data["meta"]["title"]),
+        HEAD=f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>',
+        END=f'<script type="application/json" id="data">{block}</script>\n<script>{script}</script>',
+    )
+
+
+def served_page(title: str, static: str = "/static/") -> str:
+    """The page as a server sends it: styles and modules are asked for below `static`, and everything else by them."""
+    links = "\n".join(f'<link rel="stylesheet" href="{static}{name}">' for name in STYLES)
+    end = f'<script type="module" src="{static}start-server.js"></script>'
+    return _fill_in(TITLE=html.escape(title), HEAD=links, END=end)
+
+
+def static_folder() -> Traversable:
+    """Where the page's styles and modules are."""
+    return resources.files("ltgcd.report") / "static"
+
+
+def one_script(entry: str) -> str:
+    """A module and all that it imports as one script: each is a function that gives what it exports."""
+    texts: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        if name in texts:
+            return
+        text = (static_folder() / f"{name}.js").read_text(encoding="utf-8")
+        for _, needed in IMPORT.findall(text):
+            add(needed)
+        given = ", ".join(EXPORT.findall(text))
+        body = EXPORT.sub(lambda found: found[0].removeprefix("export "), text)
+        body = IMPORT.sub(lambda found: f'const {{ {found[1]} }} = modules["{found[2]}"];', body)
+        texts[name] = f'modules["{name}"] = (() => {{\n{body}return {{ {given} }};\n}})();\n'
+
+    add(entry)
+    return '"use strict";\nconst modules = {};\n' + "".join(texts.values())
+
+
+def _fill_in(**parts: str) -> str:
+    """The template with its parts, put in from the left, so that no part is ever searched for the next one's mark."""
+    page, rest = "", (static_folder() / "page.html").read_text(encoding="utf-8")
     for mark, part in parts.items():
         before, _, rest = rest.partition(f"@{mark}@")
         page += before + part

@@ -1,0 +1,109 @@
+// What a person can do: each becomes one action of one or more events, which the source keeps and can undo.
+import { plural, shortName, toast, whole } from "./dom.js";
+import { GIVEN, JUNK } from "./items.js";
+import { currentClass, load, nameOf, receive, selectedRows, store } from "./store.js";
+
+const spoken = (name) => `“${shortName(name)}”`;
+let line = Promise.resolve(); // one after the other, so that each knows the version that it is about
+
+/** Do one thing, in its turn; where another tab was faster, everything is read again and nothing is overwritten. */
+function inTurn(work) {
+  const turn = line.then(work).then(() => true).catch(async (error) => {
+    if (error.status === 409) {
+      toast("Something was changed elsewhere (another tab?), so this was not done. You now see the newest state: please look again.", { trouble: true });
+      await load({ sortAnew: false });
+    } else toast(error.message, { trouble: true });
+    return false;
+  });
+  line = turn;
+  return turn;
+}
+export const act = (events, sentence) => inTurn(async () => {
+  await receive(await store.source.act(events, store.state.version));
+  toast(sentence, { offer: "Undo", act: undo });
+});
+export const undo = () => store.state.undo ? inTurn(async () => {
+  await receive(await store.source.undo(store.state.version));
+  toast("Undone.", { offer: "Redo", act: redo });
+}) : toast("There is nothing to undo.");
+export const redo = () => store.state.redo ? inTurn(async () => {
+  await receive(await store.source.redo(store.state.version));
+  toast("Done again.");
+}) : toast("There is nothing to redo.");
+/** Go back, or forward, by some actions at once. */
+export const travel = (steps) => inTurn(async () => {
+  for (let i = 0; i < Math.abs(steps); i++)
+    await receive(await (steps < 0 ? store.source.undo : store.source.redo)(store.state.version));
+  toast(steps < 0 ? `Undid ${plural(-steps, "action")}.` : `Did ${plural(steps, "action")} again.`);
+});
+export const applyChanges = () => inTurn(async () => {
+  const answer = await store.source.apply(store.state.version);
+  await receive({ rows: [], ...answer });
+  toast("Written to the run: its assignments and its report say what you said.");
+});
+
+// ---------------------------------------------------------------- about items
+/** Rows in groups by their class. */
+export function byClass(rows) {
+  const groups = new Map();
+  for (const row of rows) {
+    const code = store.items.code[row];
+    if (!groups.has(code)) groups.set(code, []);
+    groups.get(code).push(row);
+  }
+  return groups;
+}
+const unsaid = (rows) => Array.from(rows).filter((row) => !(store.items.flags[row] & GIVEN) && store.items.status[row] !== JUNK);
+
+/** Accept what is in the class, but for what is selected. */
+export function accept() {
+  const one = currentClass();
+  if (!one) return;
+  const sure = store.sections.find((section) => section.key === "sure")?.rows ?? [];
+  const rows = unsaid(sure).filter((row) => !store.selection.has(row)), left = sure.length && store.selection.size;
+  if (!sure.length) toast(`${spoken(one.name)} has unsure items only: select those that belong to it, and confirm them.`);
+  else if (!rows.length) toast(`Everything in ${spoken(one.name)} is confirmed already.`);
+  else act([{ op: "assign", rows, code: one.code }], `Accepted ${plural(rows.length, "item")} of ${spoken(one.name)}${left ? `, not the ${whole(store.selection.size)} selected` : ""}.`);
+}
+/** Say of items that they are of the class that they are in, or lean towards. */
+export function confirm(rows = selectedRows()) {
+  const events = [...byClass(rows)].map(([code, part]) => ({ op: "assign", rows: part, code }));
+  if (events.length) act(events, `Confirmed ${plural(rows.length, "item")}.`);
+}
+export function reject(rows = selectedRows()) {
+  const groups = [...byClass(rows)];
+  if (groups.length) act(groups.map(([code, part]) => ({ op: "reject", rows: part, code })), `${plural(rows.length, "item is", "items are")} not ${groups.length === 1 ? spoken(nameOf(groups[0][0])) : "of their classes"}.`);
+}
+export function junk(rows = selectedRows()) {
+  if (rows.length) act([{ op: "junk", rows }], `${plural(rows.length, "item")} put to the junk.`);
+}
+export function takeBack(rows = selectedRows()) {
+  if (rows.length) act([{ op: "clear", rows }], `What was said of ${plural(rows.length, "item")} is taken back.`);
+}
+/** Put items into a class by its name; one that is not there is made. */
+export function moveRows(rows, name) {
+  const found = codeOf(name), code = found ?? nextCode();
+  const events = [{ op: "assign", rows, code }];
+  if (found === null) events.unshift({ op: "create", code, name });
+  return act(events, `Moved ${plural(rows.length, "item")} to ${spoken(name)}.`);
+}
+
+// ---------------------------------------------------------------- about classes
+export function codeOf(name) {
+  for (const one of store.classes.values()) if (one.name === name) return one.code;
+  return null;
+}
+const nextCode = () => store.state.next_code ?? Math.max(-1, ...store.classes.keys()) + 1;
+export const rename = (code, name) => act([{ op: "rename", code, name }], `${spoken(nameOf(code))} is called ${spoken(name)} now.`);
+/** Which of two classes takes the other in: the known one, else the larger. */
+export function mergeOrder(a, b) {
+  if (a.known !== b.known) return a.known ? [b, a] : [a, b];
+  return a.size > b.size ? [b, a] : [a, b];
+}
+export function merge(code, other) {
+  const [from, into] = mergeOrder(store.classes.get(code), store.classes.get(other));
+  if (store.view.code === from.code) store.view = { kind: "class", code: into.code };
+  return act([{ op: "merge", code: from.code, into: into.code }], `${spoken(from.name)} is part of ${spoken(into.name)} now.`);
+}
+export const distinct = (code, other) => act([{ op: "distinct", code, other }], `${spoken(nameOf(code))} and ${spoken(nameOf(other))} stay apart: this is not proposed again.`);
+export const split = (code, parts) => act([{ op: "split", code, parts }], `${spoken(nameOf(code))} is split: ${plural(parts.length, "category", "categories")} beside it.`);

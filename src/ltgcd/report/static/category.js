@@ -1,0 +1,105 @@
+// The centre: what is looked at, its name and facts, the buttons, and what the sections of its grid are called.
+import { $, breakable, button, el, percentSure, plural, signed, whole } from "./dom.js";
+import { barOf, COMMANDS, setArrange, shownKey, startRename, textOf } from "./commands.js";
+import { openClass } from "./queue.js";
+import { byClass } from "./actions.js";
+import { currentClass, emit, laneOf, nameOf, on, select, store } from "./store.js";
+
+const CONTAMINATED = .15; // share of far items from which a known class is marked
+
+/** What the sections of the grid say above themselves. */
+function titleSections() {
+  const one = currentClass(), doubtful = store.arrange === "doubtful" ? "least sure first" : "from the centre outwards";
+  for (const section of store.sections) {
+    const n = section.rows.length;
+    if (section.key === "sure") {
+      section.title = `${plural(n, "item")}, ${doubtful}`;
+      if (one && n < one.size) Object.assign(section, { title: `${whole(n)} of ${whole(one.size)} are in this file`, note: doubtful });
+    } else if (section.key === "unsure" && store.view.kind === "class") {
+      section.title = one && n < one.leaning ? `${whole(n)} of ${whole(one.leaning)} unsure items that lean here` : `${plural(n, "unsure item leans", "unsure items lean")} here`;
+      section.note = "Confirm those that belong to it";
+    } else if (section.key === "unsure") section.title = n < store.state.counts.unsure ? `${whole(n)} of ${plural(store.state.counts.unsure, "item")} are in this file, least sure first` : `${plural(n, "item")}, least sure first`;
+  }
+}
+const stat = (text, title) => el("span", { text, title });
+
+function drawHead() {
+  const { view } = store, one = currentClass();
+  document.body.dataset.view = view.kind;
+  $("#overview").hidden = view.kind !== "overview";
+  $("#head").hidden = view.kind === "overview";
+  $("#grid").hidden = view.kind === "overview";
+  if (view.kind === "overview") return;
+  if (one) drawClass(one);
+  else drawOther(view);
+  $("#arrange").hidden = !one;
+  $("#zoom").hidden = store.state.kind !== "image";
+  for (const node of $("#arrange").children) node.setAttribute("aria-pressed", String(node.value === store.arrange));
+}
+function drawClass(one) {
+  const lane = laneOf(one);
+  $("#name").replaceChildren(el("button", { type: "button", class: "name", title: "Rename (r)", onclick: startRename }, el("bdi", {}, ...breakable(one.name))));
+  $("#badges").replaceChildren(...[
+    el("span", { class: "chip " + lane, text: one.size ? (one.known ? "known" : "novel") : "unsure items only" }),
+    one.accepted ? el("span", { class: "chip done", text: "✓ accepted" }) : null,
+    one.contaminated > CONTAMINATED ? el("span", { class: "chip warn", text: `${percentSure(one.contaminated)} far from the labelled ones`, title: "Share of its items that lie far from those that people gave it: perhaps another class is among them" }) : null].filter(Boolean));
+  const facts = [stat(plural(one.size, "item")), stat(percentSure(one.confidence) + " confident", "Mean probability that the label is right, over its sure items"),
+    one.coherence === null || one.coherence === undefined ? null : stat(`coherence ${signed(one.coherence)}`, "How much nearer the items are to their own centre than to the nearest other one, from −1 to 1"),
+    one.labelled ? stat(`${whole(one.labelled)} labelled`) : null, one.given ? stat(`${whole(one.given)} confirmed`) : null,
+    one.leaning ? stat(plural(one.leaning, "unsure item leans here", "unsure items lean here")) : null];
+  $("#about").replaceChildren(el("p", { class: "facts-row" }, ...facts.filter(Boolean)), one.why ? el("p", { class: "why", text: one.why, dir: "auto" }) : "");
+  const more = [];
+  if (one.terms?.length) more.push(el("ul", { class: "terms", "aria-label": "Top terms" }, ...one.terms.map((term) => el("li", { text: term, dir: "auto" }))));
+  const near = (one.nearest ?? []).filter(([code]) => store.classes.has(code)).slice(0, 3);
+  if (near.length) more.push(el("p", { class: "near" }, "Nearest known: ", ...near.flatMap(([code, cosine], i) => [i ? " · " : "",
+    el("button", { type: "button", class: "known", dir: "auto", onclick: () => openClass(code) }, ...breakable(nameOf(code))), el("small", { text: " " + signed(cosine), title: "Cosine of the two centres" })])));
+  $("#more").replaceChildren(...more);
+}
+function drawOther(view) {
+  const texts = {
+    unsure: ["Unsure items", "More likely wrong than right, so they are in no class; each only leans towards one. Select those that are alike, then move or confirm them."],
+    junk: ["Junk", "Taken out of training and of every count. Select and take back what does belong somewhere."],
+    search: ["Items found", `By id or text: “${(view.q ?? "").slice(0, 80)}”`],
+    lasso: ["Lasso", "All items inside it, drawn or not. Move them, put them to the junk, or make a class of them."],
+  }[view.status ?? view.kind];
+  $("#name").replaceChildren(el("span", { class: "name", text: texts[0] }));
+  $("#badges").replaceChildren();
+  $("#about").replaceChildren(el("p", { class: "why", text: texts[1], dir: "auto" }));
+  $("#more").replaceChildren();
+  if (view.kind === "lasso") drawClassesOf(view);
+}
+/** Which classes the lasso caught; a click selects the items of one alone. */
+function drawClassesOf(view) {
+  const groups = [...byClass(view.rows)].sort((a, b) => b[1].length - a[1].length).slice(0, 12);
+  $("#more").replaceChildren(el("p", { class: "near" }, "Select only: ", ...groups.map(([code, rows]) => el("button", { type: "button", class: "pick", dir: "auto", onclick: () => select(rows, { only: true }) }, ...breakable(nameOf(code)), el("small", { text: " " + whole(rows.length) }))),
+    el("button", { type: "button", class: "pick", text: "all", onclick: () => select(view.rows) })));
+}
+/** The buttons: those of the class above the grid, those of the selection over its lower end. */
+function drawActions() {
+  const n = store.selection.size, groups = { first: [], items: [], class: [], last: [] };
+  const focused = document.activeElement?.closest?.("#actions, #picked") && document.activeElement.dataset.key;
+  $("#actions").hidden = store.view.kind === "overview";
+  $("#picked").hidden = !n || store.view.kind === "overview";
+  document.body.classList.toggle("picking", !$("#picked").hidden);
+  for (const command of COMMANDS) {
+    const group = barOf(command);
+    if (group) groups[group].push(button(textOf(command.label), shownKey(command), command.run, { class: command.primary ? "primary" : "", title: command.title, "data-key": command.key }));
+  }
+  $("#actions").replaceChildren(...groups.first, ...groups.class);
+  $("#picked").replaceChildren(el("b", { role: "status", text: `${whole(n)} selected` }), ...groups.items, ...groups.last);
+  if (focused) ([...document.querySelectorAll("#actions button, #picked button")].find((one) => one.dataset.key === focused) ?? $("#grid")).focus({ preventScroll: true });
+}
+export function startCategory() {
+  for (const node of $("#arrange").children) node.addEventListener("click", () => setArrange(node.value));
+  const zoom = $("#zoom input");
+  zoom.addEventListener("input", () => { store.zoom = Number(zoom.value); emit("zoom"); });
+  on("state view head", () => { if (store.state) drawHead(); });
+  on("view rows selection state", () => { if (store.state) drawActions(); });
+  on("rows", () => {
+    const nothing = store.view.kind !== "overview" && store.sections.every((section) => !section.rows.length);
+    $("#empty").hidden = !nothing;
+    if (nothing) $("#empty").textContent = currentClass()?.size && store.source.mode === "file" ? "None of its items are in this file." : "There is nothing in it.";
+  });
+}
+/** Before the grid lays them out: sections get their titles. */
+export function startTitles() { on("rows", titleSections); }

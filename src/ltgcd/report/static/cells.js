@@ -1,0 +1,68 @@
+// One item as a cell: a picture, a line of text, or an id with a bar for its confidence.
+import { $, el, percentSure, say } from "./dom.js";
+import { GIVEN, JUNK, LABELLED, UNSURE } from "./items.js";
+import { factsOf, store, whereIs } from "./store.js";
+
+const LONGEST_LINE = 600; // characters of a text in a cell; the whole is in the item's detail
+
+/** What a screen reader says of an item. */
+export function sentenceOf(row) {
+  const { confidence, flags } = store.items, facts = store.facts.get(row);
+  const said = flags[row] & GIVEN ? "confirmed" : flags[row] & LABELLED ? "labelled" : percentSure(confidence[row] / 255) + " confident";
+  return `${facts?.text?.slice(0, LONGEST_LINE) ?? facts?.id ?? "item " + row}, ${said}`;
+}
+/** A cell for a row, to be filled. */
+export function makeCell(row, kind) {
+  const node = el("div", { class: "cell " + kind, role: "option", "data-row": row });
+  if (kind === "image") node.append(picture(row, 192), el("span", { class: "mark" }));
+  else node.append(el("span", { class: "mark" }), el("span", { class: "line", dir: "auto" }), el("span", { class: "sure" }, el("b"), el("i")));
+  return node;
+}
+/** The picture of an item; where there is none, its id. */
+export function picture(row, size, alt = "") {
+  const source = store.source.thumb(row, size);
+  if (source === null) return el("span", { class: "no", dir: "auto", text: store.facts.get(row)?.id ?? "" });
+  const image = el("img", { src: source, alt, decoding: "async", draggable: "false" });
+  image.addEventListener("error", () => image.replaceWith(el("span", { class: "no", dir: "auto", text: store.facts.get(row)?.id ?? "no picture" })));
+  return image;
+}
+/** Bring a cell up to date: marks, text and label. */
+export function fillCell(node, row, kind) {
+  const { status, flags, confidence } = store.items, facts = factsOf(row);
+  const state = status[row] === JUNK ? "junk" : flags[row] & GIVEN ? "given" : flags[row] & LABELLED ? "labelled" : status[row] === UNSURE ? "unsure" : "";
+  if (node.dataset.state !== state) {
+    node.dataset.state = state;
+    say($(".mark", node), { given: "✓", labelled: "L", junk: "✕" }[state] ?? "");
+  }
+  const sentence = sentenceOf(row);
+  if (node.ariaLabel !== sentence) {
+    node.setAttribute("aria-label", sentence);
+    node.title = `${facts?.id ?? ""}\n${whereIs(row)} · ${percentSure(confidence[row] / 255)} confident`.trim();
+  }
+  if (kind === "image") { const missing = $(".no", node); if (missing && facts) say(missing, facts.id); return; }
+  say($(".line", node), (facts?.text ?? facts?.id ?? "").slice(0, LONGEST_LINE));
+  say($(".sure b", node), percentSure(confidence[row] / 255));
+  $(".sure i", node).style.width = Math.max(2, confidence[row] / 2.55 * .4) + "px";
+}
+/** A few items side by side, for a panel; a click on one calls `onpick` with its row. */
+export function strip(rows, { onpick = null, label = "Items", marked = null } = {}) {
+  const { kind } = store.state, box = el("div", { class: "strip " + kind, role: onpick ? "listbox" : "list", "aria-label": label, "aria-multiselectable": onpick ? "true" : null });
+  const nodes = Array.from(rows, (row) => {
+    const node = makeCell(row, kind);
+    if (!onpick) node.setAttribute("role", "listitem");
+    else {
+      node.tabIndex = 0;
+      node.addEventListener("click", () => onpick(row));
+      node.addEventListener("keydown", (event) => { if (event.key === "x" || event.key === " ") { event.preventDefault(); event.stopPropagation(); onpick(row); } });
+    }
+    return node;
+  });
+  box.append(...nodes);
+  box.refresh = () => nodes.forEach((node) => {
+    const row = Number(node.dataset.row);
+    fillCell(node, row, kind);
+    if (marked) { node.setAttribute("aria-selected", String(marked(row))); node.classList.toggle("off", !marked(row)); }
+  });
+  box.refresh();
+  return box;
+}

@@ -1,0 +1,118 @@
+// Everything a person can do, with its key: the buttons, the keyboard and the help are all made of this one list.
+import { accept, applyChanges, byClass, codeOf, confirm, junk, merge, moveRows, redo, reject, rename, split, takeBack, undo } from "./actions.js";
+import { $, copy, download, plural, shortName, toast, whole } from "./dom.js";
+import { GIVEN, JUNK } from "./items.js";
+import { cursorRow, gridCount, toggleHere } from "./grid.js";
+import { openAudit } from "./audit.js";
+import { openDetail } from "./detail.js";
+import { openGrow } from "./grow.js";
+import { openHistory } from "./history.js";
+import { openMerge } from "./merge.js";
+import { nameBox } from "./namebox.js";
+import { openPanel } from "./panel.js";
+import { goBy } from "./queue.js";
+import { openRefine } from "./refine.js";
+import { openSplit } from "./split.js";
+import { clearSelection, currentClass, describeRows, emit, refreshRows, select, selectedRows, shownRows, store } from "./store.js";
+
+const selected = () => store.selection.size;
+const server = () => store.source.mode === "server";
+const can = (what) => Boolean(store.source.can[what]);
+const sureCount = () => store.sections.find((section) => section.key === "sure")?.rows.length ?? 0;
+/** What the item commands act on: the selection, else where the keyboard stands. */
+const chosenRows = () => selected() ? selectedRows() : cursorRow() === null ? [] : [cursorRow()];
+
+/** Rename in place: the title becomes a box with the names that there are. */
+export function startRename() {
+  const one = currentClass(), title = $("#name");
+  if (!one || $(".namefield", title)) return;
+  const back = () => { emit("head"); $("#grid").focus({ preventScroll: true }); };
+  const suggestions = [one.suggested, ...(one.terms ?? [])].filter((name) => name && name !== one.name && !name.startsWith("near "));
+  const field = nameBox({
+    label: "Its name", value: one.known ? one.name : "", but: one.code, first: suggestions.slice(0, 4),
+    verb: (other) => other ? "merge with it" : "rename",
+    take: (name) => {
+      const other = codeOf(name);
+      if (other === null) rename(one.code, name).then(back);
+      else if (other === one.code) back();
+      else { back(); askMerge(one, store.classes.get(other)); }
+    }, leave: back,
+  });
+  title.replaceChildren(field.box);
+  field.focus();
+}
+function askMerge(one, other) {
+  openMerge(one.code, { with: other.code });
+}
+/** Ask for a class by its name, then do something with it. */
+export function askName(title, take, but = null) {
+  const panel = openPanel({ title, kind: "small" });
+  const field = nameBox({ label: "Name of a class", but, verb: (one) => one ? "" : "make this class", take: (name) => { panel.close(); take(name); }, leave: () => panel.close() });
+  panel.fill(field.box);
+  field.focus();
+}
+function moveSelected() {
+  const rows = chosenRows();
+  if (rows.length) askName(`Move ${plural(rows.length, "item")} to …`, (name) => moveRows(rows, name), currentClass()?.code);
+}
+/** Take the selection out of its class as a category of its own. */
+function splitSelected() {
+  const rows = selectedRows(), groups = [...byClass(rows)];
+  if (groups.length === 1 && can("split")) split(groups[0][0], [rows]);
+  else askName(`A class of ${plural(rows.length, "item")}`, (name) => moveRows(rows, name));
+}
+async function copyIds() {
+  const rows = selected() ? selectedRows() : shownRows();
+  const facts = await describeRows(rows.slice(0, 20000));
+  copy(facts.map((one) => one.id).join("\n"), plural(facts.length, "id"));
+}
+export function saveCorrections() {
+  if (!store.source.idsWhole) { toast("The ids in this file had to be shortened; use 'ltgcd review' to correct this run.", { trouble: true }); return; }
+  download("corrections.csv", store.source.corrections());
+  toast("Give the file to 'ltgcd relabel RUN corrections.csv'.");
+}
+export function setArrange(arrange) {
+  store.arrange = arrange;
+  emit("head");
+  refreshRows();
+}
+const inClass = () => currentClass() !== null;
+const left = () => Math.max(0, sureCount() - [...store.selection].filter((row) => store.items.status[row] < 2).length);
+
+// key, what it does (a text, or a function that gives one), when it works, what it runs; `bar`: a button above the grid.
+export const COMMANDS = [
+  { key: "a", label: () => !selected() ? `Accept all ${whole(sureCount())}` : `Accept the other ${whole(left())}`, when: () => inClass() && sureCount() > 0, run: accept, bar: "first", primary: true },
+  { key: "c", label: () => `Confirm ${whole(selected())}`, when: () => selected() > 0, run: () => confirm(), bar: "items" },
+  { key: "n", label: () => inClass() ? `Not ${shortName(currentClass().name).slice(0, 16)}` : "Not its class", when: () => selected() > 0 && can("reject"), run: () => reject(), bar: "items" },
+  { key: "v", label: () => selected() ? "Move to …" : "Move this item to …", when: () => gridCount() > 0 && chosenRows().length > 0, run: moveSelected, bar: () => selected() && "items" },
+  { key: "d", label: () => selected() ? "Junk" : "This item is junk", when: () => gridCount() > 0 && chosenRows().length > 0, run: () => junk(chosenRows()), bar: () => selected() && "items" },
+  { key: "S", label: () => can("split") && byClass(selectedRows()).size === 1 ? "Split off" : "Make a class of these", when: () => selected() > 0, run: splitSelected, bar: "items" },
+  { key: "b", label: "Take back", title: "What was said of these items", when: () => selected() > 0 && selectedRows().some((row) => store.items.flags[row] & GIVEN || store.items.status[row] === JUNK), run: () => takeBack(), bar: "items" },
+  { key: "r", label: "Rename", when: inClass, run: startRename, bar: "class" },
+  { key: "m", label: "Merge", when: inClass, run: () => openMerge(currentClass().code), bar: "class" },
+  { key: "s", label: "Split", when: () => inClass() && can("split") && sureCount() > 1, run: () => openSplit(currentClass().code), bar: "class" },
+  { key: "g", label: "Grow", when: () => inClass() && can("grow"), run: () => openGrow(currentClass().code), bar: "class" },
+  { key: "p", label: "Check", title: "A random sample gives its precision", when: () => inClass() && can("audit") && sureCount() > 0, run: () => openAudit(currentClass().code), bar: "class" },
+  { key: "i", label: "Copy ids", when: () => gridCount() > 0, run: copyIds, bar: () => selected() ? "last" : !server() && "class" },
+  { key: "Escape", shown: "Esc", label: "Deselect", when: () => selected() > 0, run: clearSelection, bar: "last" },
+  { key: "x", label: "Select or deselect the item", when: () => gridCount() > 0, run: toggleHere },
+  { key: "X", label: "Select all that is shown", when: () => gridCount() > 0, run: () => select(shownRows()) },
+  { key: "Enter", label: "Look at the item", when: () => gridCount() > 0, run: () => openDetail(cursorRow()) },
+  { key: " ", shown: "Space", label: "Look at the item", when: () => gridCount() > 0, run: () => openDetail(cursorRow()) },
+  { key: "o", label: () => store.arrange === "doubtful" ? "Centre first" : "Least sure first", when: inClass, run: () => setArrange(store.arrange === "doubtful" ? "centre" : "doubtful") },
+  { key: "j", label: "Next", when: () => true, run: () => goBy(1) },
+  { key: "k", label: "Previous", when: () => true, run: () => goBy(-1) },
+  { key: "u", label: "Undo", when: () => store.state.undo > 0, run: undo },
+  { key: "U", label: "Redo", when: () => store.state.redo > 0, run: redo },
+  { key: "h", label: "History", when: () => true, run: openHistory },
+  { key: "A", label: "Apply: write the changes to the run", when: () => server() && store.state.changes > 0, run: applyChanges },
+  { key: "R", label: "Refine: fit again with your changes", when: server, run: openRefine },
+  { key: "D", label: "Download corrections.csv", when: () => !server() && store.state.changes > 0, run: saveCorrections },
+  { key: "l", label: "Lasso on the map", when: () => true, run: () => emit("lasso") },
+  { key: "z", label: "Show or hide the map", when: () => true, run: () => emit("map") },
+  { key: "/", label: "Search", when: () => true, run: () => { document.body.classList.add("drawer"); $("#search").focus(); $("#search").select(); } },
+  { key: "?", label: "Keys", when: () => true, run: () => emit("help") },
+];
+export const textOf = (text) => typeof text === "function" ? text() : text;
+export const barOf = (command) => command.when() ? textOf(command.bar) : null;
+export const shownKey = (command) => command.shown ?? command.key;

@@ -1,0 +1,99 @@
+// Elements and words: the few helpers that everything else uses. Text from the data is only ever set as text.
+export const $ = (selector, root = document) => root.querySelector(selector);
+
+/** An element: attributes by name (class, text, and on* for events), then children. */
+export function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "text") node.textContent = value;
+    else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+export function svg(tag, attributes = {}, text = null) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  if (text !== null) node.textContent = text;
+  return node;
+}
+/** A button that says its key, too: both by sight and for a screen reader. */
+export function button(label, key, onclick, attributes = {}) {
+  const { class: kind = "", ...rest } = attributes;
+  return el("button", { type: "button", class: "button " + kind, onclick, "aria-keyshortcuts": key || null, ...rest },
+    label, key ? el("kbd", { text: key, "aria-hidden": "true" }) : null);
+}
+const shown = new WeakMap();
+/** Set an element's text, without touching the document where nothing changed. */
+export function say(node, text) {
+  if (shown.get(node) !== text) { shown.set(node, text); node.textContent = text; }
+}
+
+/** A name as it is shown: whatever its length or direction, it stays in its place and in one line. */
+export const LONGEST_NAME = 120;
+export const shortName = (name) => name.length > LONGEST_NAME ? name.slice(0, LONGEST_NAME - 1) + "…" : name;
+/** Text that may break after an underscore, a slash, a dot or a dash. */
+export function breakable(text) {
+  const parts = shortName(text).split(/(?<=[_/.-])/);
+  return parts.flatMap((part, i) => i ? [document.createElement("wbr"), part] : [part]);
+}
+export const whole = (n) => n.toLocaleString("en");
+export const percent = (share) => share > 0 && share < 0.01 ? "< 1 %" : Math.round(share * 100) + " %";
+export const percentSure = (confidence) => Math.round(confidence * 100) + " %";
+export const plural = (n, one, many = one + "s") => whole(n) + " " + (n === 1 ? one : many);
+export const signed = (value) => Math.abs(value) < .005 ? "0.00" : value.toFixed(2).replace("-", "−");
+export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** Call a function once in the next frame, however often it is asked for. */
+export function onceAFrame(work) {
+  let waiting = false;
+  return () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => { waiting = false; work(); });
+  };
+}
+
+/** A tooltip beside the pointer, kept inside the window. */
+export function showTip(x, y, ...children) {
+  const tip = $("#tip");
+  tip.replaceChildren(...children.filter(Boolean));
+  tip.hidden = false;
+  const { width, height } = tip.getBoundingClientRect();
+  tip.style.left = Math.max(6, Math.min(x + 14, innerWidth - width - 6)) + "px";
+  tip.style.top = Math.max(6, y + 16 + height > innerHeight ? y - height - 12 : y + 16) + "px";
+}
+export const hideTip = () => { $("#tip").hidden = true; };
+
+/** A short message that a screen reader reads out; an offer (a word and what it does) may stand beside it. */
+export function toast(sentence, { offer = null, act = null, trouble = false } = {}) {
+  const note = el("div", { class: "toast" + (trouble ? " trouble" : "") }, el("p", { text: sentence, dir: "auto" }));
+  const close = () => note.remove();
+  if (offer) note.append(el("button", { type: "button", text: offer, onclick: () => { close(); act(); } }));
+  note.append(el("button", { type: "button", class: "close", text: "×", "aria-label": "Close this message", onclick: close }));
+  const toasts = $("#toasts");
+  toasts.append(note);
+  while (toasts.childElementCount > 3) toasts.firstChild.remove();
+  setTimeout(close, trouble ? 12000 : 6000);
+}
+/** Copy a text; where the browser allows no clipboard (a file, an old one), by a selection. */
+export async function copy(text, what) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const box = el("textarea", { class: "hidden", "aria-hidden": "true" });
+    box.value = text;
+    document.body.append(box);
+    box.select();
+    document.execCommand("copy");
+    box.remove();
+  }
+  toast(`Copied ${what}.`);
+}
+/** Give the person a file. */
+export function download(name, text) {
+  const link = el("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}

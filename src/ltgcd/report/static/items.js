@@ -1,0 +1,9 @@
+// What the numbers of an item mean, as the server and the file send them.
+export const KNOWN = 0; // status of an item
+export const NOVEL = 1;
+export const UNSURE = 2;
+export const JUNK = 3;
+export const STATUS = ["known", "novel", "unsure", "junk"];
+export const GIVEN = 1; // flags of an item: a person said so,
+export const LABELLED = 2; // the source did,
+export const DRAWN = 4; // it is drawn on the map

@@ -1,0 +1,50 @@
+// The keyboard: one listener for the page (panels have their own), and the list of the keys that work now.
+import { COMMANDS, shownKey, textOf } from "./commands.js";
+import { $, el, hideTip } from "./dom.js";
+import { gridCount, step } from "./grid.js";
+import { openPanel, panelIsOpen } from "./panel.js";
+import { clearFilters, goBy } from "./queue.js";
+import { clearSelection, on, store } from "./store.js";
+
+const MOVES = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home", "End"];
+
+function press(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || !store.state || panelIsOpen()) return;
+  const typing = event.target.matches("input:not([type=range]), select, textarea");
+  if (event.key === "Escape") { escape(event, typing); return; }
+  if (typing) {
+    if (event.target.id === "search" && ["ArrowDown", "Enter"].includes(event.key)) { event.preventDefault(); event.target.blur(); document.body.classList.remove("drawer"); goBy(1); }
+    return;
+  }
+  if ((event.key === "Enter" || event.key === " ") && event.target.matches("button, a, summary, [type=range]")) return; // what has the focus is pressed
+  if (MOVES.includes(event.key)) { if (move(event)) event.preventDefault(); return; }
+  const command = COMMANDS.find((one) => one.key === event.key && one.when());
+  if (command) { event.preventDefault(); hideTip(); command.run(); }
+}
+/** Arrows move in the grid; in the queue, or where there is no grid, from class to class. */
+function move(event) {
+  if (event.target.matches("[type=range]") || event.target.closest("#map")) return false;
+  const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (event.target.closest("#entries") || (!gridCount() && by)) { if (by) goBy(by); return Boolean(by); }
+  return step(event.key, event.shiftKey);
+}
+function escape(event, typing) {
+  hideTip();
+  if (typing && $("#search").value && event.target.id === "search") { clearFilters(); return; }
+  if (typing) { event.target.blur(); return; }
+  if (document.body.classList.contains("drawer") || document.body.classList.contains("map-open")) { document.body.classList.remove("drawer", "map-open"); return; }
+  clearSelection();
+}
+/** The keys that work now, then those that don't. */
+export function openHelp() {
+  const panel = openPanel({ title: "Keys", kind: "help", keys: { "?": () => panel.close() } });
+  const line = (command) => el("li", { class: command.when() ? "" : "off" }, el("kbd", { text: shownKey(command) }), el("span", { text: textOf(command.label) }));
+  const [now, later] = [COMMANDS.filter((one) => one.when()), COMMANDS.filter((one) => !one.when())];
+  const moves = [["← ↑ → ↓", "Move from item to item (with Shift: select)"], ["Click", "Select or deselect; with Shift a range; drag a box; double click looks at it"]];
+  panel.fill(el("h3", { text: "These work now" }), el("ul", { class: "keylist" }, ...moves.map(([key, text]) => el("li", {}, el("kbd", { text: key }), el("span", { text }))), ...now.map(line)),
+    later.length ? el("h3", { text: "These work elsewhere" }) : "", el("ul", { class: "keylist" }, ...later.map(line)));
+}
+export function startKeys() {
+  document.addEventListener("keydown", press);
+  on("help", openHelp);
+}

@@ -1,0 +1,61 @@
+// Merge: the most alike class side by side with this one; one key makes them one, another keeps them apart for good.
+import { distinct, merge } from "./actions.js";
+import { strip } from "./cells.js";
+import { breakable, button, el, percentSure, plural, signed, toast } from "./dom.js";
+import { nameBox } from "./namebox.js";
+import { openPanel, waitFor } from "./panel.js";
+import { store } from "./store.js";
+
+const SHOWN = 12; // items of each side
+
+/** Proposals for a class: the source's, else the nearest known ones. */
+async function proposals(code) {
+  if (store.source.can.merges) return store.source.merges(code);
+  return (store.classes.get(code).nearest ?? []).map(([other, similarity]) => ({ code, other, similarity }));
+}
+async function side(code) {
+  const one = store.classes.get(code), rows = await store.source.rows(code, "sure", "centre");
+  const shown = rows.length ? rows : await store.source.rows(code, "unsure", "centre");
+  return el("section", { class: "half" }, el("h3", {}, el("bdi", {}, ...breakable(one.name)), el("span", { class: "chip " + (one.known ? "known" : "novel"), text: one.known ? "known" : "novel" })),
+    el("p", { class: "soft", text: `${plural(one.size, "item")} · ${percentSure(one.confidence)} confident` }), strip(Array.from(shown.subarray(0, SHOWN)), { label: one.name }));
+}
+export async function openMerge(code, { with: wanted = null } = {}) {
+  let pairs = [], at = 0;
+  const pair = () => pairs[at], otherOf = (one) => one.code === code ? one.other : one.code;
+  const keys = {
+    m: () => pair() && take(), Enter: () => pair() && take(), n: () => pair() && store.source.can.merges && never(),
+    j: () => go(1), ArrowRight: () => go(1), k: () => go(-1), ArrowLeft: () => go(-1), "/": () => field.focus(),
+  };
+  const panel = openPanel({ title: "Merge: are these the same?", kind: "wide", keys });
+  const field = nameBox({ label: "Another class …", but: code, verb: () => "", take: (name) => {
+    const other = [...store.classes.values()].find((one) => one.name === name && one.code !== code);
+    if (!other) { toast("There is no class of that name."); openMerge(code); return; }
+    openMerge(code, { with: other.code });
+  } });
+  function go(step) { if (pairs.length) { at = (at + step + pairs.length) % pairs.length; draw(); } }
+  async function take() { const other = otherOf(pair()); panel.close(); await merge(code, other); }
+  async function never() {
+    const other = otherOf(pair());
+    await distinct(code, other);
+    pairs.splice(at, 1);
+    at = Math.min(at, pairs.length - 1);
+    if (pairs.length) draw(); else panel.close();
+  }
+  async function draw() {
+    const one = pair();
+    if (!one) {
+      panel.fill(el("p", { class: "wait", text: "No other class is alike enough to be proposed. Type a name to compare with." }), field.box);
+      panel.act();
+      return;
+    }
+    const both = await waitFor(panel, Promise.all([side(code), side(otherOf(one))]));
+    if (!both || one !== pair()) return;
+    const words = [one.similarity === undefined ? "" : `Cosine of the two centres: ${signed(one.similarity)}.`, one.why ?? ""].filter(Boolean).join(" ");
+    panel.fill(el("p", { class: "soft", text: words, dir: "auto" }), el("div", { class: "halves" }, ...both));
+    panel.act(button("Merge them", "m", take, { class: "primary" }), store.source.can.merges ? button("Never merge", "n", never) : null,
+      pairs.length > 1 ? button(`Next (${at + 1} of ${pairs.length})`, "j", () => go(1)) : "", el("span", { class: "space" }), field.box);
+  }
+  if (wanted !== null) pairs = [{ code, other: wanted }];
+  else pairs = (await waitFor(panel, proposals(code)) ?? []).filter((one) => store.classes.has(otherOf(one)));
+  if (panel.dialog.open) draw();
+}

@@ -1,0 +1,58 @@
+// A box to type a name into, with the names that there are: a combobox as screen readers know it.
+import { el, plural, shortName } from "./dom.js";
+import { store } from "./store.js";
+
+const MOST = 8; // names offered
+
+/** Names that fit what is typed: those that begin with it first, then larger classes. */
+export function fitting(classes, typed, but = null) {
+  const wanted = typed.trim().toLowerCase();
+  const rank = (one) => { const name = one.name.toLowerCase(); return name === wanted ? 0 : name.startsWith(wanted) ? 1 : name.includes(wanted) ? 2 : 3; };
+  return [...classes].filter((one) => one.code !== but).map((one) => [rank(one), one]).filter(([found]) => found < 3)
+    .sort((a, b) => a[0] - b[0] || b[1].known - a[1].known || b[1].size - a[1].size).slice(0, MOST).map(([, one]) => one);
+}
+
+let boxes = 0;
+/** The box; `take` is called with the name once, `leave` when it is given up. `again` offers other names than classes'. */
+export function nameBox({ label, value = "", but = null, first = [], take, leave = () => null, verb = (one) => one ? "" : "make it" }) {
+  const list = "names-" + ++boxes;
+  const input = el("input", { type: "text", class: "namebox", role: "combobox", "aria-label": label, "aria-expanded": "false", "aria-controls": list, "aria-autocomplete": "list", autocomplete: "off", spellcheck: "false", placeholder: label, dir: "auto", maxlength: 20000 });
+  const options = el("ul", { class: "options", role: "listbox", id: list, "aria-label": "Names", hidden: true });
+  const box = el("div", { class: "namefield" }, input, options);
+  let offered = [], at = -1;
+  input.value = value;
+
+  function offer() {
+    const typed = input.value.trim(), exact = [...store.classes.values()].find((one) => one.name === typed && one.code !== but);
+    const found = typed && typed !== value ? fitting(store.classes.values(), typed, but) : first.map((name) => ({ name }));
+    offered = found.map((one) => ({ name: one.name, one: one.code === undefined ? null : one }));
+    if (typed && typed !== value && !exact && !offered.some((one) => one.name === typed)) offered.push({ name: typed, one: null, fresh: true });
+    at = typed && typed !== value ? (exact ? 0 : offered.length - 1) : -1;
+    if (typed && offered.length > 1 && !exact && offered[0].name.toLowerCase().startsWith(typed.toLowerCase()) && verb(null) === "") at = 0;
+    draw();
+  }
+  function draw() {
+    options.hidden = !offered.length;
+    input.setAttribute("aria-expanded", String(offered.length > 0));
+    options.replaceChildren(...offered.map(({ name, one, fresh }, i) => el("li", { role: "option", id: `${list}-${i}`, "aria-selected": String(i === at), onpointerdown: (event) => { event.preventDefault(); choose(i); } },
+      el("bdi", { text: shortName(name) }), el("small", { text: one ? [verb(one), one.known ? "known" : "novel", plural(one.size, "item")].filter(Boolean).join(" · ") : fresh ? verb(null) : "" }))));
+    if (at >= 0) input.setAttribute("aria-activedescendant", `${list}-${at}`); else input.removeAttribute("aria-activedescendant");
+  }
+  let over = false;
+  function end(work) { if (!over) { over = true; work(); } }
+  function choose(i) { end(() => take(offered[i].name)); }
+  input.addEventListener("input", offer);
+  input.addEventListener("focus", offer);
+  input.addEventListener("blur", () => setTimeout(() => end(leave), 150));
+  input.addEventListener("keydown", (event) => {
+    event.stopPropagation();
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step && offered.length) { event.preventDefault(); at = (at + step + offered.length) % offered.length; draw(); }
+    else if (event.key === "Enter") {
+      event.preventDefault();
+      if (at >= 0) choose(at); else if (input.value.trim()) end(() => take(input.value.trim())); else end(leave);
+    } else if (event.key === "Tab" && at >= 0 && offered[at]) { event.preventDefault(); input.value = offered[at].name; offer(); }
+    else if (event.key === "Escape") { event.preventDefault(); end(leave); }
+  });
+  return { box, focus: () => { input.focus(); input.select(); } };
+}

@@ -1,0 +1,63 @@
+// The overview: what was found, in one headline, a few sentences, figures and two charts.
+import { $, el, percent, plural, whole } from "./dom.js";
+import { drawKCurve, drawSizes } from "./charts.js";
+import { goBy, openClass } from "./queue.js";
+import { nameOf, on, store } from "./store.js";
+
+function countClasses() {
+  const found = { known: 0, novel: 0 };
+  for (const one of store.classes.values()) if (one.size > 0) found[one.known ? "known" : "novel"]++;
+  return found;
+}
+function imbalance() {
+  const sizes = [...store.classes.values()].map((one) => one.size).filter((size) => size > 0);
+  const value = sizes.length ? Math.max(...sizes) / Math.min(...sizes) : 1;
+  return value >= 100 ? whole(Math.round(value)) : String(Math.round(value * 10) / 10);
+}
+/** Sentences of the file or of the server; where there are none, what the figures say. */
+function lead({ meta, n, counts, k }) {
+  if (meta?.lead) return meta.lead;
+  const estimate = k?.k ? ` About ${whole(k.k)} classes in all${k.low === null || k.low === undefined ? "" : ` (90 % interval ${whole(k.low)} to ${whole(k.high)})`}.` : "";
+  return `${plural(n, "item")}, ${whole(counts.labelled)} of them labelled.${estimate}`;
+}
+function draw() {
+  const { state } = store, { counts, meta } = state, { known, novel } = countClasses(), k = state.k ?? {};
+  $("#headline").replaceChildren(novel ? el("em", { text: plural(novel, "novel category", "novel categories") }) : "No novel category", " beside " + plural(known, "known class", "known classes"));
+  $("#lead").textContent = lead(state);
+  const shares = ["novel", "unsure", "known", "junk"].filter((status) => counts[status] || status !== "junk");
+  const bar = el("div", { class: "bar", role: "img", "aria-label": shares.map((s) => `${s} ${percent(counts[s] / state.n)}`).join(", ") }), keys = el("ul", { class: "keys" });
+  for (const status of shares) {
+    if (counts[status]) { const part = el("i", { class: status }); part.style.flex = String(counts[status]); bar.append(part); }
+    keys.append(el("li", { class: status }, el("span", { class: "dot" }), el("span", { text: status[0].toUpperCase() + status.slice(1) }),
+      el("small", { text: plural(counts[status], "item") + " · " + percent(counts[status] / state.n) })));
+  }
+  $("#shares").replaceChildren(bar, keys);
+  const interval = k.low === null || k.low === undefined ? "" : ` ${whole(k.low)}–${whole(k.high)}`;
+  const facts = [["Items", whole(meta?.n ?? state.n)], ["Known classes", whole(known)], ["Novel categories", whole(novel)],
+    ["Estimated classes", k.k ? whole(k.k) : null, interval],
+    ["Imbalance λ", imbalance(), "", "Size of the largest class or category over that of the smallest"],
+    [`Marked ${meta?.marked} %`, meta?.right ? meta.right.join("–") : null, " % right", meta?.confidences],
+    ["Seed", meta?.seed ?? null], ["ltgcd", meta?.version ?? null]];
+  $("#facts").replaceChildren(...facts.filter((fact) => fact[1] !== null).map(([name, value, note, title]) =>
+    el("div", { title }, el("dt", { text: name }), el("dd", { text: value }, note ? el("small", { text: note }) : null))));
+  drawSizes(store.classes.values(), openClass);
+  drawKCurve(state.curve ?? null, { low: null, high: null, ...k });
+  const first = store.order.find((code) => !store.classes.get(code).accepted);
+  $("#begin").replaceChildren(...(first === undefined ? [el("p", { text: "Everything is accepted." })] : [
+    el("button", { type: "button", class: "button primary", onclick: () => goBy(1), "aria-keyshortcuts": "j" }, state.mode === "server" ? "Start the review" : "Look through them", el("kbd", { text: "j" })),
+    el("p", {}, "First: ", el("bdi", { text: nameOf(first) }), ". ", store.classes.get(first).why ?? "")]));
+  $("#confidences").textContent = meta?.confidences ?? "";
+  $("#notes").textContent = notes(state).join(" ");
+}
+function notes({ meta, n, mode }) {
+  if (mode === "server" || !meta) return [];
+  const found = [`Made by ltgcd ${meta.version}. This file is complete in itself: it needs no network, and nothing leaves it. Edits that you make here are not kept: download them as corrections.csv and give them to “ltgcd relabel”, or use “ltgcd review”.`];
+  if (meta.n > meta.laid_out) found.push(`The map: t-SNE laid out ${whole(meta.laid_out)} items, everything rare among them; each other item stands beside the nearest of these.`);
+  if (meta.n > n) found.push(`${whole(meta.n - n)} items of the largest classes and categories are counted but not in this file.`);
+  if (meta.left_out) found.push(`${plural(meta.left_out, "item")} of the source got no assignment and ${meta.left_out === 1 ? "is" : "are"} left out.`);
+  return found;
+}
+export function startOverview() {
+  const when = () => { if (store.view.kind === "overview" && store.state) draw(); };
+  on("state view", when);
+}

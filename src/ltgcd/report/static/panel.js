@@ -1,0 +1,47 @@
+// A panel over the page: focus stays inside, Esc closes it, and the focus goes back to where it was.
+import { $, el, toast } from "./dom.js";
+
+let open = null;
+export const panelIsOpen = () => open !== null;
+export function closePanel() { open?.close(); }
+
+/** Open a panel; `keys` maps keys to what they do while it is open. Gives its body and foot, to be filled. */
+export function openPanel({ title, kind = "", keys = {}, closed = () => null }) {
+  closePanel();
+  const body = el("div", { class: "panel-body" }), foot = el("footer", { class: "panel-foot" });
+  const heading = el("h2", { id: "panel-title", text: title });
+  const dialog = el("dialog", { class: "panel-over " + kind, "aria-labelledby": "panel-title" },
+    el("header", {}, heading, el("button", { type: "button", class: "close", "aria-label": "Close (Esc)", text: "×", onclick: () => dialog.close() })), body, foot);
+  dialog.addEventListener("keydown", (event) => {
+    event.stopPropagation();
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
+    if (event.key === "Enter" && event.target.matches("button")) return; // a button with the focus is pressed
+    const work = keys[event.key];
+    if (work) { event.preventDefault(); work(event); }
+  });
+  dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+  dialog.addEventListener("close", () => {
+    if (open === dialog) open = null;
+    if (dialog.contains($("#toasts"))) document.body.append($("#toasts"));
+    dialog.remove();
+    closed();
+  });
+  document.body.append(dialog);
+  dialog.append($("#toasts")); // in front of the panel, too
+  dialog.showModal();
+  dialog.tabIndex = -1;
+  dialog.focus();
+  open = dialog;
+  return { dialog, body, foot, heading, close: () => dialog.close(), fill: (...nodes) => body.replaceChildren(...nodes), act: (...nodes) => foot.replaceChildren(...nodes) };
+}
+/** Fill a panel with what is still to come; what fails is said and closes it. */
+export async function waitFor(panel, promise) {
+  panel.fill(el("p", { class: "wait", role: "status", text: "One moment …" }));
+  try {
+    return await promise;
+  } catch (error) {
+    toast(error.message, { trouble: true });
+    panel.close();
+    return null;
+  }
+}

@@ -1,0 +1,80 @@
+// Refine: the next fit with everything that was said, in the background; its difference is shown before it is taken.
+import { $, button, el, plural, shortName, toast, whole } from "./dom.js";
+import { openPanel } from "./panel.js";
+import { load, nameOf, show, store } from "./store.js";
+
+const EVERY = 600; // milliseconds between two questions
+let watching = null;
+
+const seconds = (value) => value < 90 ? `${Math.round(value)} s` : `${Math.round(value / 60)} min`;
+/** What stands on the button before anything runs. */
+export const refineLabel = () => {
+  const { refine } = store.state;
+  if (refine?.state === "running") return "Refining …";
+  if (refine?.state === "done") return "See what changed";
+  return "Refine" + (refine?.expected_seconds ? ` (about ${seconds(refine.expected_seconds)})` : "");
+};
+function drawLine(refine) {
+  const line = $("#refine-line");
+  line.hidden = refine?.state !== "running";
+  if (line.hidden) return;
+  const share = refine.expected_seconds ? Math.min(.97, (refine.seconds ?? 0) / refine.expected_seconds) : null;
+  $("p", line).textContent = `${refine.message || "Fitting again with your changes"} · ${seconds(refine.seconds ?? 0)}${refine.expected_seconds ? ` of about ${seconds(refine.expected_seconds)}` : ""}`;
+  $("i", line).style.width = share === null ? "100%" : share * 100 + "%";
+}
+async function ask() {
+  watching = null;
+  const refine = await store.source.refineState().catch(() => null);
+  if (refine) follow(refine);
+  else watching = setTimeout(ask, 4 * EVERY);
+}
+/** Go along with a refine that runs, whoever started it. */
+export function follow(refine) {
+  const before = store.state.refine?.state;
+  store.state.refine = { ...store.state.refine, ...refine };
+  drawLine(refine);
+  for (const node of document.querySelectorAll(".refine-label")) node.textContent = refineLabel();
+  if (refine.state === "running" && watching === null) watching = setTimeout(ask, EVERY);
+  if (before === "running" && refine.state === "done") openRefine();
+  if (before === "running" && refine.state === "failed") toast(refine.message || "The refine failed.", { trouble: true });
+}
+export async function openRefine() {
+  const state = store.state.refine?.state;
+  if (state === "running") { toast("It is running; you can go on looking meanwhile."); return; }
+  if (state === "done") { showDiff(store.state.refine.diff ?? (await store.source.refineState()).diff ?? {}); return; }
+  try {
+    follow(await store.source.refine(store.state.version));
+  } catch (error) {
+    toast(error.status === 409 ? "Something was changed elsewhere; look again, then refine." : error.message, { trouble: true });
+    if (error.status === 409) load({ sortAnew: false });
+  }
+}
+
+// ---------------------------------------------------------------- the difference
+const WORDS = { grown: "Grew", shrunk: "Shrank", appeared: "Appeared", vanished: "Gone" };
+/** One line of the difference; the source gives [code, before, after], an object, or a name. */
+function lineOf(one) {
+  if (typeof one !== "object" || one === null) return typeof one === "number" ? nameOf(one) : String(one);
+  const [code, before, after] = Array.isArray(one) ? one : [one.code, one.before, one.after];
+  const name = one.name ?? (typeof code === "number" ? nameOf(code) : String(code));
+  return `${shortName(name)}${before === undefined ? "" : `: ${whole(before)} → ${whole(after ?? 0)}`}`;
+}
+function showDiff(diff) {
+  const keys = { Enter: () => end(true), a: () => end(true), t: () => end(false) };
+  const panel = openPanel({ title: "What the next fit changes", kind: "wide", keys });
+  const lists = Object.entries(WORDS).filter(([key]) => diff[key]?.length).map(([key, word]) => el("section", { class: "diff " + key }, el("h3", { text: `${word} (${whole(diff[key].length)})` }), el("ul", {}, ...diff[key].slice(0, 40).map((one) => el("li", { text: lineOf(one), dir: "auto" })))));
+  const changed = diff.changed ?? diff.items ?? 0, number = typeof changed === "number" ? changed : changed.length;
+  const facts = [`${plural(number, "item changes", "items change")} its class.`.replace("change its", number === 1 ? "change its" : "change their"), diff.kept !== undefined ? `All ${plural(diff.kept, "confirmed item")} keep theirs.` : "", diff.k !== undefined ? `${plural(diff.k, "class", "classes")} in all.` : "", diff.sentence ?? ""];
+  panel.fill(el("p", { text: facts.filter(Boolean).join(" ") }), lists.length ? el("div", { class: "diffs" }, ...lists) : el("p", { class: "soft", text: "No class grew, shrank, came or went." }));
+  panel.act(button("Accept this fit", "Enter", () => end(true), { class: "primary" }), button("Throw it away", "t", () => end(false)), el("span", { class: "soft", text: "Nothing is changed until you accept; closing keeps it for later." }));
+  async function end(accepted) {
+    panel.close();
+    try {
+      await store.source.refineEnd(accepted);
+      store.state.refine = { ...store.state.refine, state: "idle", diff: undefined };
+      if (accepted) { store.facts.clear(); await load({ sortAnew: true }); await show({ kind: "overview" }); }
+      else follow({ state: "idle" });
+      toast(accepted ? "The fit is taken; the queue is sorted anew." : "Thrown away; everything is as it was.");
+    } catch (error) { toast(error.message, { trouble: true }); }
+  }
+}
