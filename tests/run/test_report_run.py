@@ -104,7 +104,7 @@ def test_items_without_features_are_left_out(tmp_path: Path) -> None:
     report_run(Run(run), texts, some)
     data = read_page(run / "report.html")
     assert data["meta"]["n"] == 35
-    assert "item-39" in data["items"]["ids"]
+    assert "item-39" in [data["items"]["prefix"] + rest for rest in data["items"]["ids"]]
     assert any("grey" in text for text in data["items"]["texts"])
 
 
