@@ -253,7 +253,7 @@ def test_what_is_refused(assigned: pa.Table, photos: Collection, npz, tmp_path: 
     out = tmp_path / "out"
     with pytest.raises(InputError, match="choose csv, parquet, folders"):
         check_export("yolo", out)
-    with pytest.raises(InputError, match="known, novel or unsure"):
+    with pytest.raises(InputError, match="known, novel, unsure or junk"):
         check_export("csv", out, ("maybe",))
     for form in ("folders", "label-studio"):
         with pytest.raises(InputError, match="--source"):

@@ -52,7 +52,7 @@ def export(
         typer.Option("--source", help="The source of the run, if the run does not keep its items (made by train)."),
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option("--status", help="Only items that are known, novel or unsure; may be repeated.")
+        list[str] | None, typer.Option("--status", help="Only known, novel, unsure or junk items; may be repeated.")
     ] = None,
     copy: Annotated[bool, typer.Option("--copy", help="Copy image files instead of linking to them.")] = False,
     as_json: Json = False,

@@ -26,13 +26,13 @@ from ltgcd.common.errors import InputError
 from ltgcd.data.check import doubts_about
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.order import ContentOrder, content_order
-from ltgcd.discovery.rehearsal import PARTS, rehearse
+from ltgcd.discovery.rehearsal import PARTS, Calibrations, rehearse
 from ltgcd.features.views import CachedViews
 from ltgcd.training.calibration import Calibration
 from ltgcd.training.checkpoints import Checkpoints
 from ltgcd.training.config import Experiment, Preset, Regime, changed
 from ltgcd.training.distributed import World
-from ltgcd.training.fit import check_experiment, fit_model
+from ltgcd.training.fit import Fit, check_experiment, fit_model
 from ltgcd.training.loop import Watch, unwatched
 from ltgcd.training.methods import get_method
 from ltgcd.training.model import FittedModel, reordered
@@ -43,6 +43,27 @@ REHEARSALS: dict[Regime, int] = {"frozen": 4, "last-stage": 1}
 
 
 # ---------------------------------------------------------------- what goes in
+
+
+class Hints(NamedTuple):
+    """What people have said about an earlier answer, beyond labels (`ltgcd.review.refine`).
+
+    Attributes
+    ----------
+    start : ndarray of int64, shape (N,)
+        Novel categories that are there already: 0 … S − 1, -1 for an item that is in none of them.
+    n_start : int
+        Their number, S.
+    forbidden : tuple of ndarrays of int64, each of shape (M,)
+        Rows, and the class that each of them is not of: a known class, or n_old + a category of `start`.
+    calibrations : Calibrations or None
+        What confidences were worth in the earlier answer, where nothing is rehearsed.
+    """
+
+    start: NDArray[np.int64]
+    n_start: int
+    forbidden: tuple[NDArray[np.int64], NDArray[np.int64]]
+    calibrations: Calibrations | None = None
 
 
 class Task(NamedTuple):
@@ -60,6 +81,8 @@ class Task(NamedTuple):
         Cached views of the same items, where the last stage of the backbone is trained.
     tail : torch.nn.Module or None
         That last stage, with its pretrained weights.
+    hints : Hints or None
+        What people have said about an earlier answer.
     """
 
     x: NDArray[np.float32]
@@ -67,6 +90,7 @@ class Task(NamedTuple):
     n_old: int
     views: CachedViews | None = None
     tail: nn.Module | None = None
+    hints: Hints | None = None
 
 
 @dataclass(frozen=True)
@@ -206,8 +230,10 @@ class Discovery:
         The estimate of K, if it was not given.
     fitted : FittedModel or None
         The classifier, for new items; None for a method that only clusters.
-    calibration : Calibration or None
+    calibrations : Calibrations or None
         How confidences were brought in line with how often labels are right, if that was rehearsed.
+    runner_up : ndarray of int64, shape (N,), or None
+        The most likely class of each item besides its label; None for a method that only clusters.
     """
 
     k: int
@@ -217,7 +243,13 @@ class Discovery:
     unsure: NDArray[np.bool_]
     estimate: KEstimate | None = None
     fitted: FittedModel | None = None
-    calibration: Calibration | None = None
+    calibrations: Calibrations | None = None
+    runner_up: NDArray[np.int64] | None = None
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What confidences in the collection's own items are worth, if that was rehearsed."""
+        return self.calibrations.together if self.calibrations else None
 
     @property
     def status(self) -> NDArray[np.str_]:
@@ -256,26 +288,30 @@ def discover(task: Task, config: DiscoveryConfig, hooks: Hooks | None = None) ->
         config.random_state,
         views,
         task.tail,
+        _start(task, order),
     )
     hooks.notify(f"{'training' if config.experiment else 'clustering'} with {config.method}, {k} classes")
-    answer = _trained(problem, config, hooks, order) if config.experiment else _clustered(problem, config)
+    answer = _trained(problem, config, hooks, order, task.hints) if config.experiment else _clustered(problem, config)
     # Back to the caller's rows and numbers of classes.
     numbers = _caller_numbers(answer, problem, order)
     place = np.argsort(numbers)
+    second = answer.runner_up
     return dataclasses.replace(
         answer,
         labels=order.caller_rows(order.as_first_copy(place[answer.labels])),
         confidence=order.caller_rows(order.as_first_copy(answer.confidence)),
         unsure=order.caller_rows(order.as_first_copy(answer.unsure)),
+        runner_up=None if second is None else order.caller_rows(order.as_first_copy(place[second])),
         fitted=reordered(answer.fitted, numbers) if answer.fitted else None,
         estimate=estimate,
     )
 
 
 def _class_number(task: Task, config: DiscoveryConfig, hooks: Hooks) -> tuple[int, KEstimate | None]:
-    """The number of classes, and the estimate if nobody gave it."""
+    """The number of classes, and the estimate if nobody gave it; never less than there are already."""
+    held = task.n_old + (task.hints.n_start if task.hints else 0)
     if config.k is not None:
-        return config.k, None
+        return max(config.k, held), None
     if (task.y != UNLABELLED).all():
         return task.n_old, None
     estimate = hooks.estimate
@@ -289,7 +325,15 @@ def _class_number(task: Task, config: DiscoveryConfig, hooks: Hooks) -> tuple[in
         hooks.estimated(estimate)
     if reason := estimate.evidence.get("fallback"):
         hooks.notify(f"careful with the {estimate.k} classes: {reason}")
-    return estimate.k, estimate
+    return max(estimate.k, held), estimate
+
+
+def _start(task: Task, order: ContentOrder) -> NDArray[np.int64] | None:
+    """Categories that people have looked at, in the order of the content and behind the known classes."""
+    if task.hints is None:
+        return None
+    start = task.hints.start[order.rows]
+    return np.where(start == UNLABELLED, UNLABELLED, task.n_old + start).astype(np.int64)
 
 
 def _clustered(problem: Problem, config: DiscoveryConfig) -> Discovery:
@@ -299,7 +343,9 @@ def _clustered(problem: Problem, config: DiscoveryConfig) -> Discovery:
     return Discovery(problem.k, problem.n_old, result.labels, result.confidence, unsure)
 
 
-def _trained(problem: Problem, config: DiscoveryConfig, hooks: Hooks, order: ContentOrder) -> Discovery:
+def _trained(
+    problem: Problem, config: DiscoveryConfig, hooks: Hooks, order: ContentOrder, hints: Hints | None
+) -> Discovery:
     """Labels, confidences and the classifier of a trained method, with numbers as the problem has them."""
     assert config.experiment is not None
     fit = fit_model(
@@ -312,8 +358,10 @@ def _trained(problem: Problem, config: DiscoveryConfig, hooks: Hooks, order: Con
         world=hooks.world,
     )
     labelled = problem.y != UNLABELLED
+    if hints is not None:
+        _forbid(fit, hints, problem, order)
     predicted = fit.probabilities.argmax(axis=1)
-    learnt = None
+    learnt = hints.calibrations if hints is not None else None
     if config.rehearsals and not labelled.all():
         novel_share = float((predicted[~labelled] >= problem.n_old).mean())
         learnt = rehearse(
@@ -328,6 +376,7 @@ def _trained(problem: Problem, config: DiscoveryConfig, hooks: Hooks, order: Con
     # A labelled item keeps its label; its confidence is what the model thinks of that.
     labels = np.where(labelled, problem.y, predicted).astype(np.int64)
     own = fit.probabilities[np.arange(len(labels)), labels]
+    fit.probabilities[np.arange(len(labels)), labels] = -1  # what is left is the runner-up
     together = learnt.together if learnt else None
     confidence, unsure = dataclasses.replace(fit.fitted, calibration=together).judged(own, labels)
     return Discovery(
@@ -337,8 +386,23 @@ def _trained(problem: Problem, config: DiscoveryConfig, hooks: Hooks, order: Con
         confidence,
         unsure & ~labelled,
         fitted=dataclasses.replace(fit.fitted, calibration=learnt.alone if learnt else None),
-        calibration=together,
+        calibrations=learnt,
+        runner_up=fit.probabilities.argmax(axis=1).astype(np.int64) if problem.k > 1 else labels,
     )
+
+
+def _forbid(fit: Fit, hints: Hints, problem: Problem, order: ContentOrder) -> None:
+    """Leave no probability for what people have said that an item is not; its other classes share it."""
+    rows, classes = hints.forbidden
+    if not len(rows):
+        return
+    number = np.concatenate([np.argsort(order.classes), np.arange(problem.n_old, problem.k)])  # of the start
+    column = np.argsort(fit.order)[number[classes]]
+    place = np.argsort(order.rows)[rows]
+    p = fit.probabilities
+    p[place, column] = 0
+    touched = np.unique(place)
+    p[touched] /= np.maximum(p[touched].sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
 
 def _caller_numbers(answer: Discovery, problem: Problem, order: ContentOrder) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Assignments in the forms that other tools read. Unsure items stay apart in every one of them.
+"""Assignments in the forms that other tools read. Unsure items and junk stay apart in all of them.
 
 ``csv`` and ``parquet`` are tables that can be given back as labels. ``folders``, ``fiftyone`` and ``coco`` are
 directories with the images in them, by link where the source has files; ``label-studio`` is a file of tasks with
@@ -25,12 +25,12 @@ from ltgcd.data.collection import Collection, positions
 from ltgcd.data.images import image_size
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
 from ltgcd.export.files import safe_name, unique_name
-from ltgcd.export.job import UNSURE, Export
+from ltgcd.export.job import BINS, Export
 from ltgcd.export.label_studio import INTERFACE, write_label_studio
 from ltgcd.export.publish import private_folder, publish
 
-STATUSES = ("known", "novel", "unsure")
-UNLABELLED_FOLDERS = (UNSURE, "junk", "unlabelled", "unlabeled")
+STATUSES = ("known", "novel", *BINS)
+UNLABELLED_FOLDERS = (*BINS, "unlabelled", "unlabeled")
 
 
 def check_export(form: str, out: Path, statuses: tuple[str, ...] = STATUSES, source: Path | None = None) -> None:
@@ -43,14 +43,14 @@ def check_export(form: str, out: Path, statuses: tuple[str, ...] = STATUSES, sou
     out : path
         What shall be made: there must be nothing of that name, and it must not lie in the source.
     statuses : tuple of str
-        Which items: some of known, novel and unsure.
+        Which items: some of known, novel, unsure and junk.
     source : path, optional
         Where the items come from, if that is known.
     """
     if form not in FORMATS:
         raise InputError(f"There is no format '{form}'; choose {', '.join(FORMATS)}.")
     if wrong := set(statuses) - set(STATUSES):
-        raise InputError(f"There is no status '{min(wrong)}'; choose known, novel or unsure.")
+        raise InputError(f"There is no status '{min(wrong)}'; choose known, novel, unsure or junk.")
     for path in [out, _beside(out, INTERFACE)] if form == "label-studio" else [out]:
         if os.path.lexists(path):
             raise InputError(f"{path} is there already, and nothing is overwritten; give another --out, or remove it.")
@@ -83,7 +83,7 @@ def export_items(
     out : path
         A file (csv, parquet, label-studio) or a folder (folders, fiftyone, coco).
     statuses : tuple of str
-        Which items: some of known, novel and unsure.
+        Which items: some of known, novel, unsure and junk.
     copy : bool
         Copy image files instead of linking to them.
     source : path, optional
@@ -143,7 +143,7 @@ def _write_folders(job: Export, out: Path) -> int:
     """
     files = job.placer("image", "text")
     # Folders of these names are read as unlabelled, so no class gets one of them.
-    folders, taken = {UNSURE: UNSURE}, dict.fromkeys(("index.csv", *UNLABELLED_FOLDERS), 1)
+    folders, taken = {name: name for name in BINS}, dict.fromkeys(("index.csv", *UNLABELLED_FOLDERS), 1)
     for name in job.category_statuses:
         if name not in folders:
             folders[name] = unique_name(safe_name(name), taken)

@@ -14,7 +14,8 @@ from ltgcd.common.files import with_metadata
 from ltgcd.data.collection import Collection
 from ltgcd.export.files import FilePlacer
 
-UNSURE = "unsure"
+UNSURE, JUNK = "unsure", "junk"
+BINS = (UNSURE, JUNK)  # items that are in no category, and stay apart under these names
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,15 +50,15 @@ class Export:
 
     @cached_property
     def categories(self) -> list[str]:
-        """Category of each item; the unsure ones are one of their own, whatever they lean to."""
+        """Category of each item; unsure ones and junk are one of their own, whatever they lean to."""
         rows = zip(self.codes, self.statuses, strict=True)
-        return [UNSURE if status == UNSURE else self.names[code] for code, status in rows]
+        return [status if status in BINS else self.names[code] for code, status in rows]
 
     @cached_property
     def category_statuses(self) -> dict[str, str]:
-        """Status of each category that has items, by number, the unsure ones last."""
+        """Status of each category that has items, by number, unsure ones and junk last."""
         rows = sorted(set(zip(self.codes, self.categories, self.statuses, strict=True)))
-        return {category: status for _, category, status in sorted(rows, key=lambda row: row[1] == UNSURE)}
+        return {category: status for _, category, status in sorted(rows, key=lambda row: row[1] in BINS)}
 
     @cached_property
     def ids(self) -> list[str]:
@@ -71,7 +72,7 @@ class Export:
 
     @cached_property
     def statuses(self) -> list[str]:
-        """Status of each item: known, novel or unsure."""
+        """Status of each item: known, novel, unsure or junk."""
         return list(self.assignments.column("status").to_pylist())
 
     @cached_property
@@ -89,24 +90,25 @@ class Export:
     def table(self) -> pa.Table:
         """``id, label, code, status, confidence, leans_to``.
 
-        The label is the name, so that the table can be given back as ``--labels``. Unsure items have none: read back,
-        they are unlabelled.
+        The label is the name, so that the table can be given back as ``--labels``. Unsure items have none, and junk has
+        "junk", which is none: read back, they are unlabelled.
         """
         name = pa.array([self.names[code] for code in self.codes], pa.string())
         status = self.assignments.column("status")
-        sure = pc.not_equal(status, UNSURE)
+        is_unsure, is_junk = (pc.equal(status, name) for name in BINS)
+        sure = pc.invert(pc.or_(is_unsure, is_junk))
         table = pa.table(
             {
                 "id": self.assignments.column("id"),
-                "label": pc.if_else(sure, name, None),
+                "label": pc.if_else(sure, name, pc.if_else(is_junk, JUNK, None)),
                 "code": pc.if_else(sure, self.assignments.column("label"), None),
                 "status": status,
                 "confidence": self.assignments.column("confidence"),
-                "leans_to": pc.if_else(sure, None, name),
+                "leans_to": pc.if_else(is_unsure, name, None),
             }
         )
         # The reader of parquet takes the labels as they are where the classes are told: "1" beside "cat", too.
-        return with_metadata(table, {"class_names": [c for c, s in self.category_statuses.items() if s != UNSURE]})
+        return with_metadata(table, {"class_names": [c for c, s in self.category_statuses.items() if s not in BINS]})
 
     def need(self, *kinds: str) -> Collection:
         """The items themselves; says what is missing."""
@@ -135,25 +137,26 @@ def category_names(rows: list[tuple[int, str | None, str]]) -> dict[int, str]:
     Returns
     -------
     dict
-        Only what is itself called "unsure", and a novel category with the name of a class, gets a number: "unsure-2".
+        Only what is itself called "unsure" or "junk", and a novel category with the name of a class, gets a number:
+        "unsure-2".
     """
     name_of: dict[int, str] = {}
     status_of: dict[int, str] = {}
     for code, name, status in rows:
         name_of.setdefault(code, name or "unnamed")
-        if status != UNSURE:
+        if status not in BINS:
             status_of.setdefault(code, status)
     sure = {name_of[code]: status for code, status in status_of.items()}
     for code, name in name_of.items():  # what items only lean to
         status_of.setdefault(code, sure.get(name, "novel"))
-    taken = {UNSURE, *name_of.values()}
+    taken = {*BINS, *name_of.values()}
     given: set[str] = set()
     shown: dict[tuple[str, str], str] = {}
     for code in sorted(name_of, key=lambda code: (status_of[code] != "known", code)):  # classes keep their names
         name, key = name_of[code], (name_of[code], status_of[code])
         if key in shown:
             continue
-        if name in given or name.strip().casefold() == UNSURE:
+        if name in given or name.strip().casefold() in BINS:
             name = next(new for n in itertools.count(2) if (new := f"{name}-{n}") not in taken)
             taken.add(name)
         given.add(name)

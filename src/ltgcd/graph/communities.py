@@ -35,6 +35,7 @@ def starting_clusters(
     start: Start,
     random_state: int,
     nearest: Callable[[int], NeighbourGraph] | None = None,
+    given: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64] | None:
     """Cluster of every item (N,), 0 … |Y_l|−1 the known classes; None for a random start.
 
@@ -54,13 +55,37 @@ def starting_clusters(
     nearest : callable, optional
         Gives the graph of the k nearest neighbours of `white`, where somebody else needs it too; by default it is
         searched here.
+    given : ndarray of int64, shape (N,), optional
+        Novel categories that are there already, n_old … n_old + S − 1, by the items that are in them; -1 for all
+        others. They begin where they are, whatever `start` says, and only the rest is looked for.
     """
+    if given is not None:
+        return _from_given(white, y, n_old, k, given, random_state, nearest)
     if start == "random":
         return None
     if start == "semi-kmeans" or len(white) < NEIGHBOURS * k:
         return semi_kmeans(white, y, n_old, k, random_state=random_state).labels
     centres = community_centres(white, y, n_old, k, random_state, nearest)
     # Two rounds: the first moves the items of known classes out of the communities, the second settles.
+    return semi_kmeans(white, y, n_old, k, init=centres, max_iter=2, random_state=random_state).labels
+
+
+def _from_given(
+    white: NDArray[np.float32],
+    y: NDArray[np.int64],
+    n_old: int,
+    k: int,
+    given: NDArray[np.int64],
+    random_state: int,
+    nearest: Callable[[int], NeighbourGraph] | None,
+) -> NDArray[np.int64]:
+    """Clusters (N,) around known classes, around categories that are there, and around communities of the rest."""
+    placed = np.where(y == UNLABELLED, given, y)
+    n_placed = max(n_old, int(placed.max(initial=UNLABELLED)) + 1)
+    if k > n_placed:
+        centres = community_centres(white, placed, n_placed, k, random_state, nearest)
+    else:
+        centres = class_means(white, placed, k)[0]
     return semi_kmeans(white, y, n_old, k, init=centres, max_iter=2, random_state=random_state).labels
 
 

@@ -10,8 +10,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, positions
-from ltgcd.discovery.assignments import core, names_of_classes
+from ltgcd.discovery.assignments import core
+from ltgcd.discovery.classes import classes_of
 
 STATUSES = ("known", "novel", "unsure")
 KNOWN, NOVEL, UNSURE = range(3)
@@ -59,20 +61,27 @@ class Assigned:
 
 
 def align(collection: Collection, assignments: pa.Table) -> Assigned:
-    """Bring assignments (id, label, name, status, confidence) into the order of the collection's items."""
+    """Bring assignments (id, label, name, status, confidence) into the order of the collection's items.
+
+    What people have called junk is left out.
+    """
+    note = read_metadata(assignments.schema)
+    assignments = assignments.filter(pc.not_equal(assignments.column("status"), "junk"))
     ids = assignments.column("id").combine_chunks()
     rows = positions(ids, collection.ids, "the source", "give the source that the run was made from")
     order = np.argsort(rows, kind="stable")
     status = pc.index_in(assignments.column("status").combine_chunks().cast(pa.string()), pa.array(STATUSES))
     if status.null_count:
-        raise InputError("Assignments have a status that is not known, novel or unsure; make the run again.")
+        raise InputError("Assignments have a status that is not known, novel, unsure or junk; make the run again.")
     codes = np.asarray(status.to_numpy(zero_copy_only=False), dtype=np.int64)[order]
     label = np.asarray(assignments.column("label").to_numpy(), dtype=np.int64)[order]
     confidence = np.asarray(assignments.column("confidence").to_numpy(), dtype=np.float32)[order]
     labels, category = np.unique(label, return_inverse=True)
-    kinds = (labels >= collection.n_old).astype(np.int64)
-    all_names = names_of_classes(int(labels.max(initial=0)) + 1, collection.class_names)
-    names = [all_names[value] for value in labels]
+    # Another tool may have dropped the note, and a file of predictions need not have one.
+    classes = classes_of({"k": int(labels.max(initial=0)) + 1, **note}, collection.class_names)
+    place = np.searchsorted(classes.codes, labels)
+    kinds = np.where(np.array(classes.known)[place], KNOWN, NOVEL).astype(np.int64)
+    names = [classes.names[at] for at in place]
     # The name of a category is that of any sure member; an unsure item's own may be that of the bin.
     sure = np.flatnonzero(codes != UNSURE)
     first, at = np.unique(category[sure], return_index=True)

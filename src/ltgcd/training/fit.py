@@ -50,12 +50,15 @@ class Fit(NamedTuple):
         Smoothed over neighbours, where the experiment says so.
     alone : ndarray, shape (N, K)
         What `fitted` says about each item by itself, as it would about a new one.
+    order : ndarray of int64, shape (K,)
+        Which class of the start each one is: the novel ones are numbered by falling size.
     """
 
     fitted: FittedModel
     features: NDArray[np.float32]
     probabilities: NDArray[np.float32]
     alone: NDArray[np.float32]
+    order: NDArray[np.int64]
 
 
 # ---------------------------------------------------------------- fitting
@@ -92,7 +95,7 @@ def fit_model(
     start = FeatureGraph(white)
     clusters = world.from_first(
         lambda: starting_clusters(
-            white, y, problem.n_old, problem.k, experiment.start, problem.random_state, start.nearest
+            white, y, problem.n_old, problem.k, experiment.start, problem.random_state, start.nearest, problem.start
         )
     )
     last_stage = problem.views is not None and problem.tail is not None
@@ -102,8 +105,7 @@ def fit_model(
         if whitening:
             fixed.load(whitening)
         head, objective = method.build(problem, experiment.method, start)
-        if clusters is not None:
-            assert isinstance(head, Head)
+        if clusters is not None and isinstance(head, Head):
             head.prototypes.start_from(class_means(white, clusters, problem.k)[0])
         views: Views
         if problem.views is not None and problem.tail is not None:
@@ -153,7 +155,7 @@ def _finished(
     fitted = FittedModel(
         model, problem.n_old, problem.k, prior[order], sizes[order], experiment.adjustment, classifier.temperature
     )
-    return Fit(fitted, snapshot.features, p[:, order], alone[:, order])
+    return Fit(fitted, snapshot.features, p[:, order], alone[:, order], order)
 
 
 def by_size(sizes: NDArray[np.int64], n_old: int) -> NDArray[np.int64]:

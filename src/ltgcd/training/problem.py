@@ -28,6 +28,9 @@ class Problem(NamedTuple):
         Cached activations and views of the same items, for the last-stage regime.
     tail : torch.nn.Module or None
         The last stage that they go into, with the pretrained weights.
+    start : ndarray of int64, shape (N,), or None
+        Categories n_old … n_old + S − 1 that the items are in when it begins, where people have looked at an earlier
+        answer; -1 for an item that is free. The others are looked for.
     """
 
     x: NDArray[np.float32]
@@ -37,3 +40,4 @@ class Problem(NamedTuple):
     random_state: int = 0
     views: CachedViews | None = None
     tail: nn.Module | None = None
+    start: NDArray[np.int64] | None = None

@@ -1,0 +1,273 @@
+"""The next fit: everything people have said becomes a constraint of it, and categories keep their codes and names.
+
+==============================  ======================================================================================
+confirmed items                 labels: their classes are known to the fit, and they never move
+a class with a name             known, whatever its number
+merged classes                  one class
+parts of a split                categories that the fit begins from, like all that nobody has touched
+"not this class"                that probability is 0 for the item
+"never merge"                   two categories with a start of their own; never proposed as one again
+junk                            in no training and no count
+the number of classes           what is there, and what the estimate still finds in the rest
+==============================  ======================================================================================
+
+No file is read or written here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from ltgcd.common.errors import InputError
+from ltgcd.common.files import read_metadata, with_metadata
+from ltgcd.data.collection import UNLABELLED
+from ltgcd.discovery.assignments import core
+from ltgcd.discovery.classes import NOTE, Classes
+from ltgcd.discovery.discover import Discovery, DiscoveryConfig, Hints, Hooks, Task, discover
+from ltgcd.discovery.rehearsal import Calibrations
+from ltgcd.review.state import JUNK, KNOWN, NOVEL, STATUSES, UNSURE, Review
+
+SHOWN = 12  # pairs of classes that most items moved between
+
+
+class Constraints(NamedTuple):
+    """What a review means for the next fit.
+
+    Attributes
+    ----------
+    rows : ndarray of int64, shape (n,)
+        Items that take part: all but junk.
+    y : ndarray of int64, shape (n,)
+        Label of each of them as a position in `labelled`, -1 without.
+    labelled : ndarray of int64, shape (L,)
+        Codes of the classes that have labelled or confirmed items.
+    start : ndarray of int64, shape (n,)
+        Category that each item begins in as a position in `started`, -1 for none.
+    started : ndarray of int64, shape (S,)
+        Codes of the other classes that have items.
+    forbidden : tuple of ndarrays of int64, each of shape (M,)
+        Positions in `rows`, and what each is not of: a position in `labelled`, or L + one in `started`.
+    """
+
+    rows: NDArray[np.int64]
+    y: NDArray[np.int64]
+    labelled: NDArray[np.int64]
+    start: NDArray[np.int64]
+    started: NDArray[np.int64]
+    forbidden: tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+class Refined(NamedTuple):
+    """The next fit of a reviewed run.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+        The assignments that it gives: what the next review begins with.
+    codes : ndarray of int64, shape (K,)
+        Code of each class of the model.
+    found : Discovery
+        Of the items that took part; its model labels new ones.
+    difference : dict
+        What changed, see `difference`.
+    """
+
+    table: pa.Table
+    codes: NDArray[np.int64]
+    found: Discovery
+    difference: dict[str, Any]
+
+
+def refine(
+    review: Review,
+    source: NDArray[np.int64],
+    x: NDArray[np.float32],
+    config: DiscoveryConfig,
+    calibrations: Calibrations | None = None,
+    hooks: Hooks | None = None,
+    images: Task | None = None,
+) -> Refined:
+    """Fit again with everything people have said about the last answer.
+
+    Parameters
+    ----------
+    review : Review
+        The last answer, and what was said.
+    source : ndarray of int64, shape (N,)
+        Codes of the labels that the collection came with, -1 without.
+    x : ndarray of float32, shape (N, D)
+        Features of the items.
+    config : DiscoveryConfig
+        Of the last fit; nothing is rehearsed again.
+    calibrations : Calibrations, optional
+        What confidences were worth there.
+    hooks : Hooks, optional
+        See `ltgcd.discovery.discover.discover`.
+    images : Task, optional
+        Cached views of all items and the last stage of the backbone, where that is what was trained.
+    """
+    said = constraints(review, source)
+    if not len(said.labelled):
+        raise InputError(
+            "Nothing is labelled or confirmed, so there is nothing to learn from; accept a category first."
+        )
+    hints = Hints(said.start, len(said.started), said.forbidden, calibrations)
+    task = Task(x[said.rows], said.y, len(said.labelled), hints=hints)
+    if images is not None and images.views is not None:
+        task = task._replace(views=images.views.select(said.rows), tail=images.tail)
+    found = discover(task, config, hooks)
+    codes, classes = _codes(review, said, found)
+    table = _table(review, said, found, codes, classes)
+    return Refined(table, codes, found, difference(review, table))
+
+
+def constraints(review: Review, source: NDArray[np.int64]) -> Constraints:
+    """What a review of items with these labels (N,) means for the next fit."""
+    rows = np.flatnonzero(~review.junk)
+    code = review.code[rows]
+    # A label of the source counts where nobody has said otherwise: moved, merged or split off, the review is right.
+    from_source = source[rows] != UNLABELLED
+    from_source[from_source] = review.resolve(source[rows][from_source]) == code[from_source]
+    is_labelled = review.given[rows] | from_source
+    labelled = np.unique(code[is_labelled])
+    started = np.setdiff1d(code, labelled)
+    kept = core(code, ~review.unsure[rows])
+    start = np.where(np.isin(kept, started) & (kept != UNLABELLED), np.searchsorted(started, kept), UNLABELLED)
+    y = np.where(is_labelled, np.searchsorted(labelled, code), UNLABELLED).astype(np.int64)
+    return Constraints(
+        rows, y, labelled, start.astype(np.int64), started, _forbidden(review, rows, labelled, started, y)
+    )
+
+
+def _forbidden(
+    review: Review,
+    rows: NDArray[np.int64],
+    labelled: NDArray[np.int64],
+    started: NDArray[np.int64],
+    y: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    nothing = np.empty(0, dtype=np.int64)
+    if not review.rejected:
+        return nothing, nothing
+    what = np.concatenate([labelled, started])
+    place = np.full(len(review), UNLABELLED, dtype=np.int64)
+    place[rows] = np.arange(len(rows))
+    position = np.full(review.next_code, UNLABELLED, dtype=np.int64)
+    position[what] = np.arange(len(what))
+    items = np.concatenate([named for named, _ in review.rejected])
+    classes = np.concatenate([np.full(len(named), review.target(code)) for named, code in review.rejected])
+    items, classes = place[items], position[classes]
+    # What was confirmed since is confirmed; junk and classes that are gone need no word.
+    counts = (items != UNLABELLED) & (classes != UNLABELLED)
+    counts[counts] = y[items[counts]] == UNLABELLED
+    return items[counts], classes[counts]
+
+
+def _codes(review: Review, said: Constraints, found: Discovery) -> tuple[NDArray[np.int64], Classes]:
+    """Code of each class of the fit (K,), and all classes that there are.
+
+    Categories keep their code by the items that they share with one of before (Hungarian); what shares none is new.
+    """
+    n, k = len(said.labelled), found.k
+    codes = np.full(k, UNLABELLED, dtype=np.int64)
+    codes[:n] = said.labelled
+    before = np.searchsorted(said.started, review.code[said.rows])
+    is_in = np.isin(review.code[said.rows], said.started) & (found.labels >= n)
+    shared = np.zeros((len(said.started), k - n), dtype=np.int64)
+    np.add.at(shared, (before[is_in], found.labels[is_in] - n), 1)
+    for one, other in zip(*linear_sum_assignment(-shared), strict=True):
+        if shared[one, other]:
+            codes[n + other] = said.started[one]
+    fresh = np.flatnonzero(codes == UNLABELLED)
+    codes[fresh] = review.next_code + np.arange(len(fresh))
+    now = review.classes_now
+    names, known = dict(zip(now.codes, now.names, strict=True)), dict(zip(now.codes, now.known, strict=True))
+    names |= {int(code): now.name_of(int(code)) for code in codes[fresh]}
+    # A known class stays on the list without an item, and so does one that junk could come back to; a category that
+    # lost all of its items is gone.
+    of_junk = review.code[review.junk].tolist()
+    kept = sorted({*codes.tolist(), *of_junk, *(code for code in now.codes if known[code])})
+    return codes, Classes(
+        tuple(kept),
+        tuple(names[code] for code in kept),
+        tuple(known.get(code, False) for code in kept),
+        review.next_code + len(fresh),
+        now.next_number + len(fresh),
+    )
+
+
+def _table(review: Review, said: Constraints, found: Discovery, codes: NDArray[np.int64], classes: Classes) -> pa.Table:
+    """The assignments of all items, junk as it was."""
+    code, confidence, unsure = review.code.copy(), review.confidence.copy(), review.unsure.copy()
+    second = code.copy()
+    code[said.rows] = codes[found.labels]
+    confidence[said.rows] = found.confidence
+    confidence[review.given] = 1
+    unsure[said.rows] = found.unsure
+    if found.runner_up is not None:
+        second[said.rows] = codes[found.runner_up]
+    known, spelled = np.zeros(classes.next_code, dtype=np.bool_), np.full(classes.next_code, "", dtype=object)
+    known[list(classes.codes)], spelled[list(classes.codes)] = classes.known, classes.names
+    status = np.where(known[code], KNOWN, NOVEL)
+    status = np.where(review.junk, JUNK, np.where(unsure, UNSURE, status))
+    table = pa.table(
+        {
+            "id": review.base.column("id"),
+            "label": pa.array(code, pa.int64()),
+            "name": pa.array(spelled, pa.string()).take(pa.array(code)),
+            "status": pa.array(STATUSES).take(pa.array(status)),
+            "confidence": pa.array(confidence, pa.float32()),
+            "given": pa.array(review.given | review.junk),
+            "runner_up": pa.array(second, pa.int64()),
+        }
+    )
+    note = read_metadata(review.base.schema)
+    note = {key: value for key, value in note.items() if key not in ("named", "n_old", NOTE)}
+    note |= {NOTE: classes.as_note(), "k": len(classes.codes)}
+    note["distinct"] = sorted(sorted(pair) for pair in review.distinct)
+    return with_metadata(table, note)
+
+
+# ---------------------------------------------------------------- what changed
+
+
+def difference(before: Review, after: pa.Table) -> dict[str, Any]:
+    """What a person wants to know before a new answer takes the place of the old one.
+
+    Returns
+    -------
+    dict
+        ``changed`` (items whose class is another one), ``kept`` (confirmed items, all of which kept theirs), the
+        classes that have ``grown``, ``shrunk``, ``vanished``, ``appeared`` (code, name, before, after: sure items), how
+        many are ``unchanged``, and ``moves`` (from, to, n) of the most items.
+    """
+    code = np.asarray(after.column("label").to_numpy(), dtype=np.int64)
+    sure = np.asarray(after.column("status").to_numpy(zero_copy_only=False))
+    sure_now, sure_then = ~np.isin(sure, ("unsure", "junk")), ~before.unsure & ~before.junk
+    held = read_metadata(after.schema)[NOTE]
+    names = {**before.class_names(), **dict(zip(held["codes"], held["names"], strict=True))}
+    n = max(before.next_code, held["next_code"])
+    then = np.bincount(before.code[sure_then], minlength=n)
+    now = np.bincount(code[sure_now], minlength=n)
+    rows = [
+        {"code": c, "name": names[c], "before": int(then[c]), "after": int(now[c])}
+        for c in np.flatnonzero(then + now).tolist()
+    ]
+    moved = (code != before.code) & ~before.junk
+    pairs, counts = np.unique(np.stack([before.code[moved], code[moved]]), axis=1, return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:SHOWN]
+    return {
+        "changed": int(moved.sum()),
+        "kept": int(before.given.sum()),
+        "vanished": [row for row in rows if not row["after"]],
+        "appeared": [row for row in rows if not row["before"]],
+        "grown": [row for row in rows if 0 < row["before"] < row["after"]],
+        "shrunk": [row for row in rows if row["before"] > row["after"] > 0],
+        "unchanged": sum(row["before"] == row["after"] for row in rows),
+        "moves": [{"from": names[int(pairs[0, i])], "to": names[int(pairs[1, i])], "n": int(counts[i])} for i in order],
+    }
