@@ -10,10 +10,17 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
 from ltgcd.common.errors import InputError
+from ltgcd.common.files import with_metadata
 from ltgcd.discovery.assignments import names_of_classes
 
 NOTE = "classes"  # key of the metadata of the assignments
+STATUSES = ("known", "novel", "unsure", "junk")
+KNOWN, NOVEL, UNSURE, JUNK = range(4)
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,17 @@ class Classes:
             "next_number": self.next_number,
         }
 
+    def spelled(self) -> pa.StringArray:
+        """Name of each code 0 … next_code − 1; empty for one that no class has any more."""
+        names = dict(zip(self.codes, self.names, strict=True))
+        return pa.array([names.get(code, "") for code in range(self.next_code)], pa.string())
+
+    def is_known(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether each class (n,) is known."""
+        known = np.zeros(self.next_code, dtype=np.bool_)
+        known[list(self.codes)] = self.known
+        return known[codes]
+
     def name_of(self, code: int) -> str:
         """Name that a category with a code from `next_code` on gets, until somebody names it."""
         name = f"novel-{self.next_number + code - self.next_code:03d}"
@@ -85,3 +103,45 @@ def classes_of(note: dict[str, Any], class_names: tuple[str, ...]) -> Classes:
 def _next_number(names: list[str]) -> int:
     numbers = [int(found[1]) for name in names if (found := re.fullmatch(r"novel-(\d{1,9})", name))]
     return max(numbers, default=0) + 1
+
+
+def table_of(
+    ids: pa.StringArray,
+    codes: NDArray[np.int64],
+    confidence: NDArray[np.float32],
+    unsure: NDArray[np.bool_],
+    classes: Classes,
+    note: dict[str, Any],
+    junk: NDArray[np.bool_] | None = None,
+    **more: NDArray[Any],
+) -> pa.Table:
+    """A row for every item (N): id, label, name, status, confidence, and more columns; `classes` and `note` beside it.
+
+    Parameters
+    ----------
+    ids : pyarrow.StringArray, length N
+        Ids of the items.
+    codes, confidence, unsure : ndarrays, shape (N,)
+        Class of each item, the probability that it is right, and whether it is more likely wrong.
+    classes : Classes
+        All that there are.
+    note : dict
+        What else is kept in the metadata; ``k`` is the number of classes.
+    junk : ndarray of bool, shape (N,), optional
+        Items that belong nowhere.
+    **more : ndarrays, shape (N,)
+        Further columns.
+    """
+    status = np.where(unsure, UNSURE, np.where(classes.is_known(codes), KNOWN, NOVEL))
+    status = status if junk is None else np.where(junk, JUNK, status)
+    table = pa.table(
+        {
+            "id": ids,
+            "label": pa.array(codes, pa.int64()),
+            "name": classes.spelled().take(pa.array(codes)),
+            "status": pa.array(STATUSES).take(pa.array(status)),
+            "confidence": pa.array(confidence, pa.float32()),
+            **{name: pa.array(column) for name, column in more.items()},
+        }
+    )
+    return with_metadata(table, {**note, NOTE: classes.as_note(), "k": len(classes.codes)})

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import read_metadata, with_metadata
+from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.discovery.assignments import core
-from ltgcd.discovery.classes import NOTE, Classes
+from ltgcd.discovery.classes import NOTE, Classes, table_of
 from ltgcd.discovery.discover import Discovery, DiscoveryConfig, Hints, Hooks, Task, discover
 from ltgcd.discovery.rehearsal import Calibrations
-from ltgcd.review.state import JUNK, KNOWN, NOVEL, STATUSES, UNSURE, Review
+from ltgcd.review.state import Review
 
 SHOWN = 12  # pairs of classes that most items moved between
 
@@ -211,26 +211,20 @@ def _table(review: Review, said: Constraints, found: Discovery, codes: NDArray[n
     unsure[said.rows] = found.unsure
     if found.runner_up is not None:
         second[said.rows] = codes[found.runner_up]
-    known, spelled = np.zeros(classes.next_code, dtype=np.bool_), np.full(classes.next_code, "", dtype=object)
-    known[list(classes.codes)], spelled[list(classes.codes)] = classes.known, classes.names
-    status = np.where(known[code], KNOWN, NOVEL)
-    status = np.where(review.junk, JUNK, np.where(unsure, UNSURE, status))
-    table = pa.table(
-        {
-            "id": review.base.column("id"),
-            "label": pa.array(code, pa.int64()),
-            "name": pa.array(spelled, pa.string()).take(pa.array(code)),
-            "status": pa.array(STATUSES).take(pa.array(status)),
-            "confidence": pa.array(confidence, pa.float32()),
-            "given": pa.array(review.given | review.junk),
-            "runner_up": pa.array(second, pa.int64()),
-        }
-    )
-    note = read_metadata(review.base.schema)
-    note = {key: value for key, value in note.items() if key not in ("named", "n_old", NOTE)}
-    note |= {NOTE: classes.as_note(), "k": len(classes.codes)}
+    kept = read_metadata(review.base.schema)
+    note = {key: value for key, value in kept.items() if key not in ("named", "n_old", "merged")}
     note["distinct"] = sorted(sorted(pair) for pair in review.distinct)
-    return with_metadata(table, note)
+    return table_of(
+        review.base.column("id"),
+        code,
+        confidence,
+        unsure,
+        classes,
+        note,
+        review.junk,
+        given=review.given | review.junk,
+        runner_up=second,
+    )
 
 
 # ---------------------------------------------------------------- what changed

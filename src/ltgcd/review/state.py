@@ -31,12 +31,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import read_metadata, with_metadata
-from ltgcd.discovery.classes import NOTE, Classes, classes_of
+from ltgcd.common.files import read_metadata
+from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
+from ltgcd.discovery.classes import JUNK, KNOWN, NOVEL, STATUSES, UNSURE, Classes, classes_of, table_of
 
 OPERATIONS = ("assign", "clear", "junk", "reject", "create", "rename", "merge", "split", "distinct")
-STATUSES = ("known", "novel", "unsure", "junk")
-KNOWN, NOVEL, UNSURE, JUNK = range(4)
+COLUMNS = (*ASSIGNMENT_COLUMNS, "given")
 Event = Mapping[str, Any]
 Pair = frozenset[int]
 
@@ -64,7 +64,7 @@ class Review:
     created : tuple of int
         Classes that came with the events.
     merged : dict
-        Class that each merged class is a part of, by code.
+        Class that each class is a part of that was merged since the last fit, by code.
     distinct : frozenset of frozensets
         Pairs of classes that people keep apart.
     rejected : tuple
@@ -112,16 +112,10 @@ class Review:
         before = {code for code, known in zip(self.classes.codes, self.classes.known, strict=True) if known}
         return {self.target(code) for code in before | set(self.names)}
 
-    def is_known(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether each class (n,) is known."""
-        known = np.zeros(self.next_code, dtype=np.bool_)
-        known[list(self.known_classes())] = True
-        return known[codes]
-
     @property
     def status_code(self) -> NDArray[np.uint8]:
         """Position in `STATUSES` of each item's status, shape (N,)."""
-        status = np.where(self.is_known(self.code), KNOWN, NOVEL)
+        status = np.where(self.classes_now.is_known(self.code), KNOWN, NOVEL)
         status = np.where(self.unsure, UNSURE, status)
         return np.where(self.junk, JUNK, status).astype(np.uint8)
 
@@ -147,23 +141,22 @@ class Review:
 
     def table(self) -> pa.Table:
         """The assignments as they are now; ``given`` tells where a person said so."""
-        names = self.class_names()
-        spelled = pa.array([names.get(code, "") for code in range(self.next_code)], pa.string())
-        columns = {
-            "id": self.base.column("id"),
-            "label": pa.array(self.code, pa.int64()),
-            "name": spelled.take(pa.array(self.code)),
-            "status": pa.array(STATUSES).take(pa.array(self.status_code)),
-            "confidence": pa.array(self.confidence, pa.float32()),
-            "given": pa.array(self.given | self.junk),
-        }
-        for name in self.base.column_names:  # what else the fit has said
-            columns.setdefault(name, self.base.column(name))
-        note = {**read_metadata(self.base.schema), NOTE: self.classes_now.as_note()}
+        base = self.base
+        more = {name: base.column(name) for name in base.column_names if name not in COLUMNS}  # what else a fit said
+        note = {key: value for key, value in read_metadata(base.schema).items() if key != "named"}
         note["distinct"] = sorted(sorted(pair) for pair in self.distinct)
-        note["k"] = len(names)
-        note.pop("named", None)
-        return with_metadata(pa.table(columns).replace_schema_metadata(None), note)
+        note["merged"] = {str(code): self.target(code) for code in self.merged}
+        return table_of(
+            base.column("id"),
+            self.code,
+            self.confidence,
+            self.unsure,
+            self.classes_now,
+            note,
+            self.junk,
+            given=self.given | self.junk,
+            **more,
+        )
 
 
 # ---------------------------------------------------------------- replay
@@ -196,6 +189,7 @@ def begin(base: pa.Table, class_names: tuple[str, ...], next_code: int = 0) -> R
         junk,
         unsure,
         max(classes.next_code, next_code),
+        merged={int(code): int(into) for code, into in note.get("merged", {}).items()},
         distinct=frozenset(frozenset(pair) for pair in note.get("distinct", ())),
     )
 
