@@ -161,7 +161,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             FittedCollection(
                 fitted=found.fitted,
                 classes=with_novel_labels(known, len(known), found.k),
-                named=(),
+                known=np.arange(found.k) < len(known),
                 x=x,
                 given=codes,
                 labels=found.labels,
@@ -171,6 +171,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                 estimate=found.estimate,
                 calibration_off=(learnt.error, learnt.chance) if learnt else (None, None),
                 features_key=None if store is None else store.key,
+                calibrations=found.calibrations,
             )
         )
         return self
@@ -344,7 +345,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                 features=held.x,
                 assignments=held.table(ids),
                 places=places_on_map(held.x, held.labels, self._config.random_state),
-                k_estimate=described_estimate(estimate, collection) if estimate else None,
+                k_estimate=described_estimate(estimate, collection.ids, held.n_old) if estimate else None,
                 calibration_error=held.calibration_off[0],
                 calibration_chance=held.calibration_off[1],
                 appended=self.n_classes_ - estimate.k if estimate else 0,

@@ -379,7 +379,7 @@ def test_nothing_to_learn_from_appends_nothing() -> None:
 def test_the_whole_is_kept_in_the_metadata(run: Path, new: Path) -> None:
     update_run(Run(run), read_source(new))
     told = read_metadata(pq.read_table(run / "assignments.parquet").schema)
-    assert (told["k"], told["n_old"], told["updates"], told["named"]) == (8, 4, 1, {})
+    assert (told["k"], told["n_old"], told["updates"], told["classes"]["known"]) == (8, 4, 1, [True] * 4 + [False] * 4)
     assert told["calibration_error"] is not None
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ltgcd.cli import bench, check, common, data, discovery, output, run
+from ltgcd.cli import bench, check, common, data, discovery, output, refine, run
 from ltgcd.common.processes import is_first_process
 
 app = typer.Typer(
@@ -50,6 +50,8 @@ app.command("estimate-k")(run.estimate_k)
 app.command(cls=common.NamesMethods)(run.train)
 app.command()(discovery.predict)
 app.command()(discovery.update)
+app.command()(refine.relabel)
+app.command()(refine.refine)
 app.command()(run.evaluate)
 app.command("report")(output.report_page)
 app.command()(output.export)

@@ -7,6 +7,7 @@ classes, and the model was fitted again, codes have gaps: none is ever given twi
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,12 +98,14 @@ def classes_of(note: dict[str, Any], class_names: tuple[str, ...]) -> Classes:
     k = int(note["k"])
     names = names_of_classes(k, class_names, named)
     known = tuple(code < len(class_names) or code in named for code in range(k))
-    return Classes(tuple(range(k)), tuple(names), known, k, _next_number(names))
+    return numbered(names, known)
 
 
-def _next_number(names: list[str]) -> int:
+def numbered(names: Sequence[str], known: Sequence[bool], next_number: int = 0) -> Classes:
+    """Classes 0 … K − 1 with these names; `next_number` where a category of a higher number is gone."""
     numbers = [int(found[1]) for name in names if (found := re.fullmatch(r"novel-(\d{1,9})", name))]
-    return max(numbers, default=0) + 1
+    next_number = max([0, *numbers, next_number - 1]) + 1
+    return Classes(tuple(range(len(names))), tuple(names), tuple(known), len(names), next_number)
 
 
 def table_of(

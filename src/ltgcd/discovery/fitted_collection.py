@@ -16,9 +16,11 @@ from ltgcd.common.errors import InputError
 from ltgcd.data.collection import UNLABELLED, Collection
 from ltgcd.data.items import ImageFiles, Items, Texts, Vectors
 from ltgcd.data.python_labels import with_novel_labels
-from ltgcd.discovery.assignments import assignments_table, core
+from ltgcd.discovery.assignments import core
+from ltgcd.discovery.classes import numbered, table_of
 from ltgcd.discovery.discover import status_of
 from ltgcd.discovery.extend import extend
+from ltgcd.discovery.rehearsal import Calibrations
 from ltgcd.features.cache import FeatureStore, differing_features
 from ltgcd.features.views import CachedViews, VectorViews, Views
 from ltgcd.training.model import FittedModel
@@ -33,9 +35,9 @@ class FittedCollection:
     fitted : FittedModel
         The model, with the classes of all updates.
     classes : list
-        The label of each class, as the user has it: the known classes of the fit, then the others.
-    named : tuple of int
-        Classes beyond those of the fit that people named.
+        The label of each class, as the user has it: the classes with labelled items of the fit, then the others.
+    known : ndarray of bool, shape (K,)
+        Whether each class has a label that people gave it.
     x : ndarray of float32, shape (N, D)
         Vectors.
     given : ndarray of int64, shape (N,)
@@ -54,11 +56,17 @@ class FittedCollection:
         By how much confidences were off in rehearsals, and by how much chance alone would put them off.
     features_key : dict or None
         What the vectors were made with, where ltgcd made them.
+    junk : ndarray of bool, shape (N,), or None
+        Items that people have taken out.
+    next_number : int
+        First number that no novel category ever had; 0 where it follows from the labels of the classes.
+    calibrations : Calibrations or None
+        What confidences are worth, where that was rehearsed.
     """
 
     fitted: FittedModel
     classes: list[Any]
-    named: tuple[int, ...]
+    known: NDArray[np.bool_]
     x: NDArray[np.float32]
     given: NDArray[np.int64]
     labels: NDArray[np.int64]
@@ -68,16 +76,20 @@ class FittedCollection:
     estimate: KEstimate | None
     calibration_off: tuple[float | None, float | None]
     features_key: dict[str, Any] | None
+    junk: NDArray[np.bool_] | None = None
+    next_number: int = 0
+    calibrations: Calibrations | None = None
 
     @property
     def n_old(self) -> int:
-        """Number of classes that were known in the fit."""
+        """Number of classes that had labelled items in the fit."""
         return self.fitted.n_old
 
     @property
     def status(self) -> NDArray[np.str_]:
-        """Status (N,) of the items: known, novel or unsure."""
-        return status_of((self.labels < self.n_old) | np.isin(self.labels, self.named), self.unsure)
+        """Status (N,) of the items: known, novel, unsure or junk."""
+        status = status_of(self.known[self.labels], self.unsure)
+        return status if self.junk is None else np.where(self.junk, "junk", status)
 
     @property
     def labelled_in_fit(self) -> NDArray[np.int64]:
@@ -98,15 +110,10 @@ class FittedCollection:
 
     def table(self, ids: Sequence[str] | None = None) -> pa.Table:
         """The assignments, as a run keeps them."""
-        names = self.names()
-        named = {code: names[code] for code in self.named}
         off = (None if value is None else round(value, 4) for value in self.calibration_off)
-        note: dict[str, Any] = {"n_old": self.n_old, "named": {str(code): name for code, name in named.items()}}
-        note |= dict(zip(("calibration_error", "calibration_chance"), off, strict=True))
-        known = tuple(names[: self.n_old])
-        return assignments_table(
-            self.ids_or(ids), self.labels, self.confidence, known, self.fitted.k, self.unsure, note, named
-        )
+        note: dict[str, Any] = dict(zip(("calibration_error", "calibration_chance"), off, strict=True))
+        classes = numbered(self.names(), self.known.tolist(), self.next_number)
+        return table_of(self.ids_or(ids), self.labels, self.confidence, self.unsure, classes, note, self.junk)
 
     def collection(
         self, items: Items | Sequence[str] | Sequence[Path] | None = None, ids: Sequence[str] | None = None
@@ -165,6 +172,7 @@ def add_items(
     number |= {label: len(held.classes) + i for i, label in enumerate(unheard)}
     given = np.array([*(number[label] for label in classes), UNLABELLED], dtype=np.int64)[codes]
     sure = core(held.labels, ~held.unsure)
+    sure = sure if held.junk is None else np.where(held.junk, UNLABELLED, sure)
     both = np.concatenate([held.x, x])
     done = extend(held.fitted, views, both, held.labelled_in_fit, sure, given, random_state)
     names = [*held.classes, *unheard]
@@ -172,12 +180,13 @@ def add_items(
         held,
         fitted=done.fitted,
         classes=with_novel_labels(names, held.n_old, done.fitted.k),
-        named=(*held.named, *range(len(held.classes), len(names))),
+        known=np.append(held.known, np.arange(len(held.classes), done.fitted.k) < len(names)),
         x=both,
         given=np.concatenate([held.given, given]),
         labels=np.concatenate([held.labels, done.labels]),
         confidence=np.concatenate([held.confidence, done.confidence]),
         unsure=np.concatenate([held.unsure, done.unsure]),
+        junk=None if held.junk is None else np.append(held.junk, np.zeros(len(given), dtype=np.bool_)),
         ids=[*held.ids, *ids] if held.ids is not None and ids is not None else None,
     )
 

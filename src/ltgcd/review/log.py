@@ -6,6 +6,7 @@ action by action, also after a restart. What is active follows from the rows alo
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 import time
@@ -32,7 +33,8 @@ CREATE TABLE IF NOT EXISTS events (
     op TEXT NOT NULL,            -- an operation of state.py, or undo, or redo
     args TEXT NOT NULL,          -- JSON, without the rows
     rows BLOB,                   -- rows of items, int32, compressed: an action may name all of them
-    key TEXT NOT NULL            -- given by who sent the action, so that sending it again does nothing
+    key TEXT NOT NULL,           -- given by who sent the action, so that sending it again does nothing
+    digest TEXT NOT NULL         -- of the columns from action on: SQLite does not notice a changed byte
 )
 """
 
@@ -110,10 +112,11 @@ class EventLog:
                 raise StaleError("Something else was said about this run meanwhile; look again.")
             action = int(last) + 1
             for event in events:
+                row = (action, base, time.time(), author, event["op"], *_packed(event), key)
                 connection.execute(
-                    "INSERT INTO events (action, base, time, author, op, args, rows, key) "
-                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (action, base, time.time(), author, event["op"], *_packed(event), key),
+                    "INSERT INTO events (action, base, time, author, op, args, rows, key, digest) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*row, _digest(row)),
                 )
         return action
 
@@ -133,7 +136,7 @@ class EventLog:
 
     def waiting(self, base: int = 0) -> list[int]:
         """Actions of a base that can be redone, the next one last."""
-        return self._replayed(base)[1]
+        return replayed(self.kept(base))[1]
 
     def has_key(self, key: str) -> bool:
         """Whether an action with this key is kept."""
@@ -159,29 +162,10 @@ class EventLog:
 
     def steps(self, base: int = 0) -> list[Step]:
         """All actions of a base, those that were taken back included."""
-        return self._replayed(base)[0]
+        return replayed(self.kept(base))[0]
 
-    def _replayed(self, base: int) -> tuple[list[Step], list[int]]:
-        """Actions in order, and those that can be redone, the next one last."""
-        by_action: dict[int, list[Kept]] = {}
-        active: dict[int, bool] = {}
-        waiting: list[int] = []
-        for kept in self.kept(base):
-            op = kept.event["op"]
-            if op in ("undo", "redo"):
-                for action in kept.event["actions"]:
-                    active[action] = op == "redo"
-                named = kept.event["actions"]
-                waiting = [*waiting, *named[::-1]] if op == "undo" else [a for a in waiting if a not in named]
-                continue
-            if kept.action not in by_action:
-                waiting = []  # something new was said: what was taken back before it is past
-            by_action.setdefault(kept.action, []).append(kept)
-            active.setdefault(kept.action, True)
-        return [Step(action, events, active[action]) for action, events in by_action.items()], waiting
-
-    def kept(self, base: int | None = None) -> list[Kept]:
-        """Every row of the log, or of one base."""
+    def kept(self, base: int | None = None, after: int = 0) -> list[Kept]:
+        """Every row of the log, or of one base, behind the event `after`."""
         if not self.path.is_file():
             return []
         with self._open(write=False) as connection:
@@ -190,25 +174,62 @@ class EventLog:
                 raise InputError(f"{self.path} was written by a later version of ltgcd; install that one.")
             if not _is_made(connection):
                 return []
-            where, values = ("", ()) if base is None else (" WHERE base = ?", (base,))
-            query = f"SELECT seq, action, base, time, author, op, args, rows FROM events{where} ORDER BY seq"
-            found = connection.execute(query, values).fetchall()
+            query = (
+                "SELECT seq, action, base, time, author, op, args, rows, key, digest FROM events "
+                "WHERE seq > ? AND base = COALESCE(?, base) ORDER BY seq"
+            )
+            found = connection.execute(query, (after, base)).fetchall()
+        if not all(_digest(tuple(row[1:-1])) == row[-1] for row in found):
+            raise InputError(f"{self.path} is damaged: an event is not what was kept; restore it from a copy.")
         return [
             Kept(seq, action, of, when, author, _unpacked(op, args, rows, self.path))
-            for seq, action, of, when, author, op, args, rows in found
+            for seq, action, of, when, author, op, args, rows, _, _ in found
         ]
+
+
+def replayed(kept: Sequence[Kept]) -> tuple[list[Step], list[int]]:
+    """Actions of some rows of the log in order, and those that can be redone, the next one last."""
+    by_action: dict[int, list[Kept]] = {}
+    active: dict[int, bool] = {}
+    waiting: list[int] = []
+    for one in kept:
+        op = one.event["op"]
+        if op in ("undo", "redo"):
+            named = one.event["actions"]
+            for action in named:
+                active[action] = op == "redo"
+            waiting = [*waiting, *named[::-1]] if op == "undo" else [a for a in waiting if a not in named]
+            continue
+        if one.action not in by_action:
+            waiting = []  # something new was said: what was taken back before it is past
+        by_action.setdefault(one.action, []).append(one)
+        active.setdefault(one.action, True)
+    return [Step(action, events, active[action]) for action, events in by_action.items()], waiting
 
 
 def _is_made(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute("SELECT name FROM sqlite_master WHERE name = 'events'").fetchone())
 
 
+def _digest(row: tuple[Any, ...]) -> str:
+    """SHA-256 of the columns of a row."""
+    digest = hashlib.sha256()
+    for cell in row:
+        cell = cell if isinstance(cell, bytes) else repr(cell).encode()  # noqa: PLW2901
+        digest.update(b"%d:" % len(cell) + cell)
+    return digest.hexdigest()
+
+
 def _packed(event: Event) -> tuple[str, bytes | None]:
     """Arguments of an event as JSON, and its rows apart."""
-    args = {key: value for key, value in event.items() if key not in ("op", "rows")}
+    args = json.dumps({key: value for key, value in event.items() if key not in ("op", "rows")}, default=_plain)
     if "rows" not in event:
-        return json.dumps(args), None
-    return json.dumps(args), zlib.compress(np.asarray(event["rows"], dtype="<i4").tobytes())
+        return args, None
+    return args, zlib.compress(np.asarray(event["rows"], dtype="<i4").tobytes())
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - numbers and arrays of NumPy's
+    return value.tolist()
 
 
 def _unpacked(op: str, args: str, rows: bytes | None, path: Path) -> dict[str, Any]:

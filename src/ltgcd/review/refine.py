@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
+from torch import nn
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
@@ -30,6 +31,7 @@ from ltgcd.discovery.assignments import core
 from ltgcd.discovery.classes import NOTE, Classes, table_of
 from ltgcd.discovery.discover import Discovery, DiscoveryConfig, Hints, Hooks, Task, discover
 from ltgcd.discovery.rehearsal import Calibrations
+from ltgcd.features.views import CachedViews
 from ltgcd.review.state import Review
 
 SHOWN = 12  # pairs of classes that most items moved between
@@ -90,7 +92,8 @@ def refine(
     config: DiscoveryConfig,
     calibrations: Calibrations | None = None,
     hooks: Hooks | None = None,
-    images: Task | None = None,
+    views: CachedViews | None = None,
+    tail: nn.Module | None = None,
 ) -> Refined:
     """Fit again with everything people have said about the last answer.
 
@@ -108,8 +111,8 @@ def refine(
         What confidences were worth there.
     hooks : Hooks, optional
         See `ltgcd.discovery.discover.discover`.
-    images : Task, optional
-        Cached views of all items and the last stage of the backbone, where that is what was trained.
+    views, tail : CachedViews and torch.nn.Module, optional
+        Cached views of all items and the last stage of the backbone, where that is what is trained.
     """
     said = constraints(review, source)
     if not len(said.labelled):
@@ -117,9 +120,8 @@ def refine(
             "Nothing is labelled or confirmed, so there is nothing to learn from; accept a category first."
         )
     hints = Hints(said.start, len(said.started), said.forbidden, calibrations)
-    task = Task(x[said.rows], said.y, len(said.labelled), hints=hints)
-    if images is not None and images.views is not None:
-        task = task._replace(views=images.views.select(said.rows), tail=images.tail)
+    chosen = views.select(said.rows) if views is not None else None
+    task = Task(x[said.rows], said.y, len(said.labelled), chosen, tail, hints)
     found = discover(task, config, hooks)
     codes, classes = _codes(review, said, found)
     table = _table(review, said, found, codes, classes)

@@ -87,6 +87,10 @@ class Review:
     def __len__(self) -> int:
         return len(self.code)
 
+    def with_next_code(self, next_code: int) -> Review:
+        """The same labels, where other codes were given to classes that were taken back."""
+        return dataclasses.replace(self, next_code=next_code)
+
     def target(self, code: int) -> int:
         """The class that a class is a part of after all merges: itself, where it was not merged."""
         while code in self.merged:

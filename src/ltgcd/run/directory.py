@@ -55,7 +55,19 @@ from ltgcd.run.items import (
     write_items,
 )
 from ltgcd.run.labels import RunLabels, later_labels, read_run_labels, with_later_labels, with_updates
-from ltgcd.run.paths import CHECKPOINTS, EMBEDDED, METRICS, PROTOTYPES, TENSORBOARD, UPDATES, files_of
+from ltgcd.run.paths import (
+    CHECKPOINTS,
+    EMBEDDED,
+    FITS,
+    METRICS,
+    PROTOTYPES,
+    STATES,
+    TENSORBOARD,
+    UPDATES,
+    RunFiles,
+    files_of,
+)
+from ltgcd.run.reviewed import with_review
 from ltgcd.training.checkpoints import Checkpoints, read_tensors, write_tensors
 
 FORMAT = 2  # of the run directory; raised when older ones can no longer be read
@@ -225,16 +237,18 @@ class Run:
 
     def estimate(self) -> dict[str, Any] | None:
         """The estimate of the number of classes, if it was asked for."""
-        if not self.files.estimate.is_file():
-            return None
-        estimate = read_json(self.files.estimate)
+        path = self.model_files.estimate
+        if not path.is_file():
+            return None  # a refined run with a number of classes that was given
+        estimate = read_json(path)
         if not isinstance(estimate, dict) or not isinstance(estimate.get("k"), int):
-            raise InputError(f"{self.files.estimate} {DAMAGED}.")
-        return unchecked_object(estimate, self.files.estimate)
+            raise InputError(f"{path} {DAMAGED}.")
+        return unchecked_object(estimate, path)
 
-    def write_estimate(self, estimate: dict[str, Any]) -> None:
+    def write_estimate(self, estimate: dict[str, Any], fit: int = 0) -> None:
         """Keep the estimate."""
-        write_json(self.files.estimate, checked_object(estimate))
+        files = self.files_of_fit(fit) if fit else self.files
+        write_json(files.estimate, checked_object(estimate))
 
     # ------------------------------------------------------------ training
 
@@ -273,22 +287,41 @@ class Run:
 
     # ------------------------------------------------------------ the model
 
-    def write_model(self, tensors: dict[str, torch.Tensor], description: dict[str, Any]) -> None:
+    @property
+    def model_files(self) -> RunFiles:
+        """Where the classifier and the estimate are that count: the first ones, or those of the last refine."""
+        fit = int(self.written_note().get("fit", 0))
+        return self.files_of_fit(fit) if fit else self.files
+
+    def files_of_fit(self, number: int) -> RunFiles:
+        """Where the classifier and the estimate of a refine are."""
+        return files_of(self.folder / FITS / f"{number:03d}")
+
+    def write_model(self, tensors: dict[str, torch.Tensor], description: dict[str, Any], fit: int = 0) -> None:
         """Keep a classifier; its description comes last, so that a model with one is whole."""
-        write_tensors(self.files.tensors, tensors, {})
-        write_toml(self.files.model, description)
+        files = self.files_of_fit(fit) if fit else self.files
+        write_tensors(files.tensors, tensors, {})
+        write_toml(files.model, description)
 
     def read_model(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Tensors and description of the classifier."""
-        if not self.files.model.is_file():
+        files = self.model_files
+        if not files.model.is_file():
             raise InputError(f"{self} holds no trained model; give the --out of a finished run of a trained method.")
-        description = read_toml(self.files.model)
-        return read_tensors(self.files.tensors)[0], description
+        description = read_toml(files.model)
+        return read_tensors(files.tensors)[0], description
 
     # ------------------------------------------------------------ every item's label
 
     def assignments(self) -> pa.Table:
-        """Label, name, status and confidence of every item; `read_metadata` of its schema tells k and more."""
+        """Label, name, status and confidence of every item; `read_metadata` of its schema tells k and more.
+
+        With everything that people have said about them, also what no command has written there yet.
+        """
+        return with_review(self, self.written_assignments())
+
+    def written_assignments(self) -> pa.Table:
+        """The assignments as the file holds them."""
         path = self.files.assignments
         if not path.is_file():
             raise InputError(f"{self} has no {path.name} yet; finish the run first.")
@@ -306,6 +339,10 @@ class Run:
     def write_assignments(self, table: pa.Table) -> None:
         """Keep the labels of all items: from now on the run is finished."""
         write_table(self.files.assignments, table)
+
+    def written_note(self) -> dict[str, Any]:
+        """What is noted beside the assignments, as the file holds it; empty before they are there."""
+        return read_metadata(parquet_file(self.files.assignments).schema_arrow) if self.finished else {}
 
     def assignments_note(self) -> dict[str, Any]:
         """What is noted beside the assignments: k, updates, names that people gave; empty before they are there."""
@@ -456,7 +493,31 @@ class Run:
     @property
     def updates(self) -> int:
         """Number of updates that count."""
-        return int(self.assignments_note().get("updates", 0))
+        return int(self.written_note().get("updates", 0))
+
+    # ------------------------------------------------------------ the review
+
+    def read_state(self, number: int) -> pa.Table:
+        """The labels that the events of a base are about."""
+        path = self._state(number)
+        if not path.is_file():
+            raise InputError(f"{self} lacks {path.name}, which its review is about; restore it.")
+        return read_table(path)
+
+    def write_state(self, number: int, table: pa.Table) -> None:
+        """Keep the labels that the events of a base will be about."""
+        write_table(self._state(number), table)
+
+    def states(self) -> list[int]:
+        """Numbers of all bases that there ever were."""
+        return sorted(int(path.stem) for path in (self.folder / STATES).glob("[0-9]*.parquet"))
+
+    def _state(self, number: int) -> Path:
+        return self.folder / STATES / f"{number:03d}.parquet"
+
+    def fits(self) -> list[int]:
+        """Numbers of all refits, those included that were killed or taken back."""
+        return sorted(int(path.name) for path in (self.folder / FITS).glob("[0-9]*"))
 
     def later_labels(self) -> pa.Table:
         """Ids and labels of items that the run had already when they were labelled: for its next training."""

@@ -6,8 +6,9 @@ labels an item that the run had already: that counts from the next training on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +17,14 @@ from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata, with_metadata
-from ltgcd.data.collection import Truth
+from ltgcd.data.collection import UNLABELLED, Truth
 from ltgcd.data.labels import stored_labels, strings
 from ltgcd.data.parquet import check_table, read_parquet
 from ltgcd.data.sources import encode_labels
+from ltgcd.discovery.classes import Classes
 
 LATER = "given_later"
+LABEL_CODES = "label_codes"  # in the note of the assignments: the code of each class that labels name
 
 
 class RunLabels(NamedTuple):
@@ -46,16 +49,38 @@ def read_run_labels(path: Path) -> RunLabels:
     return RunLabels(ids, y, tuple(known), coded)
 
 
+def codes_of_labels(class_names: Sequence[str], note: dict[str, Any], classes: Classes) -> NDArray[np.int64]:
+    """Code of each class that the labels of a run name (C,), -1 for one that is gone.
+
+    A class that people renamed or merged is still the one that its labels are of, so codes are kept from the first
+    review or update on; before that, classes are numbered as the labels name them, and the rest is found by name.
+    """
+    kept = [int(code) for code in note.get(LABEL_CODES, range(min(len(class_names), int(note.get("n_old", 0)))))]
+    merged = {int(code): int(into) for code, into in note.get("merged", {}).items()}
+    number = dict(zip(classes.names, classes.codes, strict=True))
+    codes = [*kept, *(number.get(name, UNLABELLED) for name in class_names[len(kept) :])]
+    return np.array([merged.get(code, code) for code in codes], dtype=np.int64)
+
+
 def with_updates(held: pa.Table, updates: list[pa.Table]) -> pa.Table:
     """The table of labels with those of updates that it does not have yet; new classes come after the known ones."""
     names, parts = list(read_metadata(held.schema).get("class_names", [])), [held]
     for update in updates:
         part = update.filter(pc.invert(pc.is_in(update.column("id"), held.column("id").combine_chunks())))
-        added = read_metadata(part.schema).get("class_names", [])
-        names += [name for name in added if name not in names and _occurs(part, name)]
+        names += _new_names(part, names)
         parts.append(part)
     merged = pa.concat_tables([part.replace_schema_metadata(None) for part in parts], promote_options="default")
     return with_metadata(merged, {**read_metadata(held.schema), "class_names": names})
+
+
+def names_unheard_of(part: pa.Table, held: RunLabels) -> list[str]:
+    """Names of classes in the labels of an update that a run had no label of, in the order in which it gets them."""
+    return _new_names(part, held.class_names)
+
+
+def _new_names(part: pa.Table, names: Sequence[str]) -> list[str]:
+    added = read_metadata(part.schema).get("class_names", [])
+    return [name for name in added if name not in names and _occurs(part, name)]
 
 
 def _occurs(part: pa.Table, name: str) -> bool:

@@ -11,6 +11,9 @@
 ``items.*``, ``map.npz``   features of the items, where they are or what they say, their places on the map
 ``features/``              what the backbone made of images or texts
 ``updates/001`` …          what each update added
+``review.db``              what people said about the labels: every event, kept for good
+``states/000.parquet`` …   the labels that these events are about, as each fit or update left them
+``fits/001`` …             the classifier and the estimate of each ``ltgcd refine``
 ``report.html``            the page
 ``predictions.parquet``    labels of other items, by ``ltgcd predict`` without --out
 =========================  =============================================================================================
@@ -23,6 +26,7 @@ from typing import NamedTuple
 
 METRICS, PROTOTYPES = "metrics.jsonl", "prototypes.safetensors"
 CHECKPOINTS, UPDATES, EMBEDDED, TENSORBOARD = "checkpoint", "updates", "features", "tensorboard"
+STATES, FITS = "states", "fits"
 
 
 class RunFiles(NamedTuple):
@@ -39,6 +43,7 @@ class RunFiles(NamedTuple):
     items: Path
     images: Path
     map: Path
+    review: Path
     report: Path
     predictions: Path
 
@@ -57,6 +62,7 @@ def files_of(folder: Path) -> RunFiles:
         items=folder / "items.parquet",
         images=folder / "images.parquet",
         map=folder / "map.npz",
+        review=folder / "review.db",
         report=folder / "report.html",
         predictions=folder / "predictions.parquet",
     )

@@ -7,19 +7,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ltgcd.common.checksums import write_parquet
 from ltgcd.common.errors import InputError
 from ltgcd.common.outputs import check_output, output_path, sealed_table
-from ltgcd.data.collection import Source
+from ltgcd.data.collection import UNLABELLED, Source
 from ltgcd.data.items import Vectors
-from ltgcd.discovery.assignments import assignments_table
+from ltgcd.discovery.classes import Classes, classes_of, table_of
+from ltgcd.discovery.rehearsal import Calibrations
 from ltgcd.features.backbones import backbone_of
 from ltgcd.features.cache import FeatureStore, differing_features
 from ltgcd.features.embed import Embedded, embed
 from ltgcd.features.views import CachedViews, VectorViews, Views
 from ltgcd.run.directory import Run
 from ltgcd.run.train import Notify, rows_in, silent, vectors
+from ltgcd.training.calibration import Calibration
 from ltgcd.training.model import FittedModel, extended
 
 
@@ -67,13 +70,10 @@ def _predict(
     if not isinstance(source.collection.items, Vectors):
         done = embed_new(run, source, out.with_name(f"{out.stem}.features"), model, weights, notify)
         source, store, skipped = done.source, done.store, done.skipped
-    fitted = model.fitted
-    p = fitted.predict(model_views(run, source, store, model))
+    p = model.fitted.predict(model_views(run, source, store, model))
     labels = p.argmax(axis=1).astype(np.int64)
-    confidence, unsure = fitted.judged(p.max(axis=1), labels)
-    table = assignments_table(
-        source.collection.ids, labels, confidence, model.class_names, fitted.k, unsure, named=model.named
-    )
+    confidence, unsure = model.fitted.judged(p.max(axis=1), labels)
+    table = table_of(source.collection.ids, model.codes[labels], confidence, unsure, model.classes, {})
     with output_path(out, "predictions") as temporary:
         write_parquet(temporary, sealed_table(table, "predictions"))
     status = table.column("status").to_numpy()
@@ -92,24 +92,39 @@ class RunModel(NamedTuple):
     ----------
     fitted : FittedModel
         With the categories of all updates.
-    class_names : tuple of str
-        Known classes of training.
+    codes : ndarray of int64, shape (K,)
+        Code of each of its classes in the run; two have the same where people merged them since.
+    classes : Classes
+        All classes of the run.
     dim : int
         Numbers of a vector that it was trained on.
     features : dict or None
         What the vectors were made with, where ltgcd made them: the key of its cache.
     updates : int
         Number of updates.
-    named : dict
-        Names of classes beyond the known ones of training that people gave, by label.
+    calibrations : Calibrations or None
+        What confidences are worth, where that was rehearsed.
     """
 
     fitted: FittedModel
-    class_names: tuple[str, ...]
+    codes: NDArray[np.int64]
+    classes: Classes
     dim: int
     features: dict[str, Any] | None
     updates: int
-    named: dict[int, str]
+    calibrations: Calibrations | None
+
+    @property
+    def class_names(self) -> list[str]:
+        """Name of each class of the model, in its order."""
+        spelled = self.classes.spelled().to_pylist()
+        return [spelled[code] for code in self.codes]
+
+    def index_of(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The model's class for each code (n,), -1 where it has none: what people made since the last fit."""
+        index = np.full(self.classes.next_code + 1, UNLABELLED, dtype=np.int64)  # the last place is that of -1
+        index[self.codes[::-1]] = np.arange(len(self.codes))[::-1]  # of merged classes, the first
+        return index[codes]
 
 
 def load_run_model(run: Run, weights: Path | None = None) -> RunModel:
@@ -125,17 +140,26 @@ def load_run_model(run: Run, weights: Path | None = None) -> RunModel:
     except InputError as error:
         raise InputError(f"{run}: {error}") from error
     noted = run.assignments_note()
-    updates = int(noted.get("updates", 0))
     if run.finished:
         run.class_count()  # what another tool rewrote no longer says which updates there were
-    for number in range(1, updates + 1):
+    codes = [np.asarray(note.get("codes", range(fitted.k)), dtype=np.int64)]
+    updates = int(noted.get("updates", 0))
+    for number in range(int(note.get("updates", 0)) + 1, updates + 1):  # the fit knows those before it
         appended = run.read_update(number)
         if appended is not None:  # an update need not append a class
+            codes.append(
+                np.asarray(appended.get("codes", fitted.k + np.arange(len(appended["prior"]))), dtype=np.int64)
+            )
             fitted = extended(fitted, *(appended[name] for name in ("prototypes", "prior", "sizes")))
-    if updates and fitted.k != noted["k"]:
-        raise InputError(f"{run} lacks some of its {noted['k']} classes: what an update added is gone; restore it.")
-    named = {int(label): name for label, name in noted.get("named", {}).items()}
-    return RunModel(fitted, tuple(note["class_names"]), note["dim"], features, updates, named)
+    expected = noted.get("model_k", noted.get("k"))
+    if updates and fitted.k != expected:
+        raise InputError(f"{run} lacks some of its {expected} classes: what an update added is gone; restore it.")
+    classes = classes_of({"k": fitted.k, **noted}, tuple(note["class_names"]))
+    merged = {int(code): into for code, into in noted.get("merged", {}).items()}
+    own = np.array([merged.get(code, code) for code in np.concatenate(codes).tolist()], dtype=np.int64)
+    together = Calibration.read(note["calibration"]) if "calibration" in note else None
+    both = Calibrations(together, fitted.calibration) if together and fitted.calibration else None
+    return RunModel(fitted, own, classes, note["dim"], features, updates, both)
 
 
 # ---------------------------------------------------------------- new items in the form that the model takes

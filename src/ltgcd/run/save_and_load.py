@@ -7,16 +7,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.files import read_metadata, with_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
 from ltgcd.data.items import Vectors
 from ltgcd.data.python_labels import KINDS, kind_of, with_novel_labels
 from ltgcd.discovery.discover import DiscoveryConfig
 from ltgcd.discovery.fitted_collection import FittedCollection
 from ltgcd.run.directory import Run
+from ltgcd.run.labels import LABEL_CODES, codes_of_labels
+from ltgcd.run.made_classes import with_made_classes
 from ltgcd.run.predict import load_run_model
-from ltgcd.run.train import described_estimate, kept_estimate, run_config
+from ltgcd.run.train import described_calibrations, described_estimate, kept_estimate, run_config
 from ltgcd.training.model import FittedModel
 
 
@@ -52,7 +56,9 @@ def save_fitted(
         "parameters": _plain(parameters),
         "columns": list(columns),
     }
-    known = [*range(held.n_old), *held.named]
+    spoken_of = held.known.copy()
+    spoken_of[held.given[held.given != UNLABELLED]] = True
+    known = np.flatnonzero(spoken_of)
     names = tuple(held.names()[code] for code in known)
     place = np.full(len(held.classes) + 1, UNLABELLED)  # the last one is that of -1
     place[known] = np.arange(len(known))
@@ -62,14 +68,17 @@ def save_fitted(
         run.check_not_updated()  # what a command has added since is not put back
         run.begin(decisive, Source(collection, None))
         tensors, description = held.fitted.state()
-        note: dict[str, Any] = {"class_names": list(names[: held.n_old]), "dim": int(held.x.shape[1])}
+        note: dict[str, Any] = {"class_names": held.names()[: held.n_old], "dim": int(held.x.shape[1])}
+        note |= described_calibrations(held.calibrations)
         if held.features_key is not None:
             note["features"] = {key: value for key, value in held.features_key.items() if value is not None}
         run.write_model(tensors, {**description, "note": note})
         run.write_features(collection.ids, held.x)
         if held.estimate is not None:
-            run.write_estimate(described_estimate(held.estimate, collection))
-        run.write_assignments(held.table(ids))
+            run.write_estimate(described_estimate(held.estimate, collection.ids, held.n_old))
+        table = held.table(ids)
+        note = {**read_metadata(table.schema), LABEL_CODES: known.tolist()}
+        run.write_assignments(with_metadata(table, note))
     return run.folder
 
 
@@ -96,35 +105,55 @@ def load_fitted(folder: Path | str, weights: Path | str | None = None) -> Loaded
     table, features, labels = run.assignments(), run.features(), run.labels()
     if features is None:
         raise InputError(f"{folder} keeps no features of its items, which a model needs to be updated.")
-    kept, fitted = config.get("estimator") or {}, model.fitted
     ids = table.column("id").combine_chunks()
     at = positions(ids, labels.ids, f"the labels of {run}", "restore them")
-    n_old, names = fitted.n_old, list(labels.class_names)
-    # Classes that an update named stand behind the known ones in the labels, under numbers of their own in the run.
-    number = {name: code for code, name in model.named.items()}
-    codes = [*range(n_old), *(number[name] for name in names[n_old:])]
-    read = KINDS[kept.get("kind", "str")]
-    classes = [read(label) for label in kept.get("classes", names[:n_old])]
-    for code, name in sorted(model.named.items()):  # an update by the command may have named more
-        if code >= len(classes):
-            classes = [*with_novel_labels(classes, n_old, code), name]
-    note = run.assignments_note()
+    note = read_metadata(table.schema)
+    codes = np.asarray(table.column("label").to_numpy(), dtype=np.int64)
+    status = table.column("status").to_numpy(zero_copy_only=False)
+    x = features.of(ids, run)
+    model, _ = with_made_classes(run, model, codes[status != "junk"], x[status != "junk"])
+    kept, fitted = config.get("estimator") or {}, model.fitted
+    known = model.classes.is_known(model.codes)
+    found = model.index_of(codes)
+    # What the labels say, and over it what people said in a review.
+    of_label = codes_of_labels(labels.class_names, {"n_old": len(labels.class_names), **note}, model.classes)
+    given = model.index_of(np.append(of_label, UNLABELLED)[labels.y[at]])
+    if "given" in table.column_names:
+        given = np.where(np.asarray(table.column("given")) & (status != "junk"), found, given)
     held = FittedCollection(
         fitted=fitted,
-        classes=with_novel_labels(classes, n_old, fitted.k),
-        named=tuple(sorted(model.named)),
-        x=features.of(ids, run),
-        given=np.array([*codes, UNLABELLED], dtype=np.int64)[labels.y[at]],
-        labels=np.asarray(table.column("label").to_numpy(), dtype=np.int64),
+        classes=_classes(model.class_names, known, kept, fitted.n_old),
+        known=known,
+        x=x,
+        given=given,
+        labels=np.where(found == UNLABELLED, 0, found),  # of junk whose class is gone
         confidence=np.asarray(table.column("confidence").to_numpy(), dtype=np.float32),
-        unsure=np.asarray(table.column("status").to_numpy(zero_copy_only=False) == "unsure", dtype=np.bool_),
+        unsure=np.asarray(status == "unsure", dtype=np.bool_),
         ids=ids.to_pylist(),
         estimate=kept_estimate(run),
         calibration_off=(note.get("calibration_error"), note.get("calibration_chance")),
         features_key=model.features,
+        junk=np.asarray(status == "junk", dtype=np.bool_) if (status == "junk").any() else None,
+        next_number=model.classes.next_number,
+        calibrations=model.calibrations,
     )
     parameters = kept.get("parameters") or _parameters(config, fitted)
     return Loaded({"unlabelled": None, **parameters}, list(kept.get("columns") or ()), held)  # what is missing was None
+
+
+def _classes(names: list[str], known: NDArray[np.bool_], kept: dict[str, Any], n_old: int) -> list[Any]:
+    """The label of each class as the user has it; what commands have added since has the name that they gave it."""
+    kind = kept.get("kind", "str")
+    own = {str(label): KINDS[kind](label) for label in kept.get("classes", ())}
+    classes: list[Any] = []
+    for name, is_known in zip(names, known, strict=True):
+        if name in own:
+            classes.append(own[name])
+        elif is_known or kind == "str":
+            classes.append(name)
+        else:
+            classes = with_novel_labels(classes, n_old, len(classes) + 1)
+    return classes
 
 
 def _parameters(config: dict[str, Any], fitted: FittedModel) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -18,7 +19,16 @@ from ltgcd.data.check import doubts_about
 from ltgcd.data.collection import Collection, Source, positions
 from ltgcd.data.items import Vectors
 from ltgcd.discovery.assignments import assignments_table
-from ltgcd.discovery.discover import Discovery, DiscoveryConfig, Hooks, Task, check_class_number, discover
+from ltgcd.discovery.discover import (
+    Discovery,
+    DiscoveryConfig,
+    Hooks,
+    Task,
+    check_class_number,
+    configure,
+    discover,
+)
+from ltgcd.discovery.rehearsal import Calibrations
 from ltgcd.features.backbones import backbone_of
 from ltgcd.features.cache import FeatureStore
 from ltgcd.features.views import CachedViews
@@ -117,7 +127,7 @@ def train_run(
             hooks = Hooks(
                 notify=notify,
                 estimate=kept_estimate(run),
-                estimated=lambda found: run.write_estimate(described_estimate(found, collection)),
+                estimated=lambda found: run.write_estimate(described_estimate(found, collection.ids, collection.n_old)),
                 checkpoints=run.checkpoints,
                 record=lambda line: _record(run, line, notify),
                 watch=watch,
@@ -139,6 +149,7 @@ def keep_discovery(
     if found.fitted:
         tensors, description = found.fitted.state()
         note: dict[str, Any] = {"class_names": list(collection.class_names), "dim": dim}
+        note |= described_calibrations(found.calibrations)
         if store is not None:
             note["features"] = {key: value for key, value in store.key.items() if value is not None}
         run.write_model(tensors, {**description, "note": note})
@@ -165,6 +176,11 @@ def calibration_note(found: Discovery) -> dict[str, float | None]:
     }
 
 
+def described_calibrations(learnt: Calibrations | None) -> dict[str, Any]:
+    """What confidences in the collection's own items are worth, for the note beside the model."""
+    return {"calibration": dataclasses.asdict(learnt.together)} if learnt else {}
+
+
 def run_config(config: DiscoveryConfig, store: FeatureStore | None) -> dict[str, Any]:
     """What decides the result of a run, in the form that its directory keeps."""
     decisive: dict[str, Any] = {
@@ -181,6 +197,30 @@ def run_config(config: DiscoveryConfig, store: FeatureStore | None) -> dict[str,
     if config.k is None and config.labels_from != "collection":
         decisive["labels_from"] = config.labels_from
     return decisive
+
+
+def config_of_run(run: Run) -> DiscoveryConfig:
+    """The configuration that `run_config` described, without rehearsals: for the same fit once more."""
+    kept = run.config()
+    experiment = kept.get("settings")
+    return configure(
+        str(kept["method"]),
+        regime=kept.get("regime", "frozen"),
+        changes=dict(_paths(experiment)) if experiment else None,
+        k=None if kept["k"] == "auto" else int(kept["k"]),
+        rehearsals=0,
+        labels_from=kept.get("labels_from", "collection"),
+        random_state=run.seed,
+    )
+
+
+def _paths(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings of groups in groups by their paths."""
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _paths(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def regime_for(wanted: Regime | Literal["auto"], method: str, store: FeatureStore | None) -> Regime:
@@ -225,20 +265,20 @@ def estimate_source(
         labels_from=labels_from,
         random_state=random_state,
     )
-    return described_estimate(estimate, collection)
+    return described_estimate(estimate, collection.ids, collection.n_old)
 
 
-def described_estimate(estimate: KEstimate, collection: Collection) -> dict[str, Any]:
+def described_estimate(estimate: KEstimate, ids: pa.StringArray, n_old: int) -> dict[str, Any]:
     """An estimate as JSON can hold it: peaks by their ids, for rows mean nothing outside."""
     evidence = dict(estimate.evidence)
     if "peaks" in evidence:
-        evidence["peaks"] = collection.ids.take(np.array(evidence["peaks"], dtype=np.int64)).to_pylist()
+        evidence["peaks"] = ids.take(np.array(evidence["peaks"], dtype=np.int64)).to_pylist()
     return {
         "method": estimate.method,
         "k": estimate.k,
         "low": estimate.low,
         "high": estimate.high,
-        "n_old": collection.n_old,
+        "n_old": n_old,
         "seconds": round(estimate.seconds, 3),
         "curve": [list(point) for point in estimate.curve],
         "evidence": evidence,

@@ -21,13 +21,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import read_metadata, with_metadata
+from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
 from ltgcd.data.content_ids import content_digests
 from ltgcd.data.items import Vectors
 from ltgcd.data.labels import codes_of, names_of
 from ltgcd.data.sources import labels_table, read_source
-from ltgcd.discovery.assignments import assignments_table, core, names_of_classes
+from ltgcd.discovery.assignments import core
+from ltgcd.discovery.classes import Classes, table_of
 from ltgcd.discovery.extend import extend
 from ltgcd.features.cache import FeatureStore
 from ltgcd.report.layout import Places, places_beside
@@ -35,8 +36,11 @@ from ltgcd.run.directory import Run
 from ltgcd.run.files import features_checksum
 from ltgcd.run.identity import Comparison, compare_items
 from ltgcd.run.items import Features
+from ltgcd.run.labels import LABEL_CODES, codes_of_labels, names_unheard_of
+from ltgcd.run.made_classes import with_made_classes
 from ltgcd.run.predict import RunModel, embed_new, load_run_model, model_views
 from ltgcd.run.report import draw_report, gone_sentence, shown_in_order
+from ltgcd.run.reviewed import RunReview
 from ltgcd.run.train import Notify, silent, vectors
 from ltgcd.training.methods import method_names
 from ltgcd.training.model import check_extendable
@@ -91,7 +95,7 @@ def _update(
     x: NDArray[np.float32] | None = None
     if len(fresh):
         _check_extendable(run, model)  # refused before anything is computed
-        x_old = _features_of_run(run, before, base)
+        x_old = features_of_run(run, before, base)
         new, store, skipped = _with_features(run, source, fresh, store, model, weights, notify)
         if new is not None:
             table, x = _added(run, source, compared, new, store, x_old, before, model, notify)
@@ -99,7 +103,7 @@ def _update(
     labels_kept = _keep_labels(run, source.collection, compared)
     if table is not before or not run.report_is_current:
         notify("drawing the report")
-        x = _features_of_run(run, table, base) if x is None else x
+        x = features_of_run(run, table, base) if x is None else x
         ids = table.column("id").combine_chunks()
         shown, gone = shown_in_order(run, ids, run.items())
         if gone:
@@ -169,7 +173,7 @@ def _check_extendable(run: Run, model: RunModel) -> None:
         raise InputError(f"{run}: {error} 'update' takes runs of {names}.") from error
 
 
-def _features_of_run(run: Run, before: pa.Table, base: Path | None) -> NDArray[np.float32]:
+def features_of_run(run: Run, before: pa.Table, base: Path | None) -> NDArray[np.float32]:
     """Features (N, D) of the run's items, in the order of its assignments."""
     kept = run.features()
     if kept is None and base is not None:
@@ -223,44 +227,95 @@ def _added(
     rows = positions(new.collection.ids, source.collection.ids, "the source", "run the same command again")
     named_source = _renamed(source, compared)
     ids_old, ids_new = before.column("id").combine_chunks(), named_source.collection.ids.take(rows)
-    given, named = _given(source.collection, rows, model)
+    note = read_metadata(before.schema)
+    old = np.asarray(before.column("label").to_numpy(), dtype=np.int64)
+    status = before.column("status").to_numpy(zero_copy_only=False)
+    model, made = with_made_classes(run, model, old[status != "junk"], x_old[status != "junk"])
+    fitted, k = model.fitted, model.fitted.k
+    given, unheard = _given(source.collection, rows, model)
     views = model_views(run, new, store, model)
     x = np.concatenate([x_old, np.asarray(vectors(new), dtype=np.float32)])
-    labels = run.labels()
-    at = positions(ids_old, labels.ids, f"the labels of {run}", "restore them")
-    y = np.where(labels.y[at] < model.fitted.n_old, labels.y[at], UNLABELLED)
-    sure = np.asarray(pc.not_equal(before.column("status"), "unsure"))
-    classes = core(np.asarray(before.column("label").to_numpy(), dtype=np.int64), sure)
+    classes = np.where(status == "junk", UNLABELLED, core(model.index_of(old), ~np.isin(status, ("unsure", "junk"))))
     notify(f"looking at {len(ids_new):,} new items")
-    done = extend(model.fitted, views, x, y, classes, given, run.seed)
-    number = model.updates + 1
-    note = {**read_metadata(before.schema), "k": done.fitted.k, "n_old": model.fitted.n_old, "updates": number}
-    note["named"] = {str(label): name for label, name in named.items()}
-    added = assignments_table(
-        ids_new, done.labels, done.confidence, model.class_names, done.fitted.k, done.unsure, named=named
+    held = run.labels()
+    of_label = codes_of_labels(held.class_names, note, model.classes)
+    at = positions(ids_old, held.ids, f"the labels of {run}", "restore them")
+    people = model.index_of(np.append(of_label, UNLABELLED)[held.y[at]])
+    done = extend(fitted, views, x, np.where(people < fitted.n_old, people, UNLABELLED), classes, given, run.seed)
+    number, (larger, codes) = model.updates + 1, _with_appended(model, unheard, done.fitted.k)
+    names = (*held.class_names, *names_unheard_of(labels := labels_table(named_source, {}).take(pa.array(rows)), held))
+    added = table_of(
+        ids_new,
+        codes[done.labels],
+        done.confidence,
+        done.unsure,
+        larger,
+        {
+            **note,
+            "updates": number,
+            "model_k": done.fitted.k,
+            LABEL_CODES: codes_of_labels(names, note, larger).tolist(),
+        },
+        **{name: column for name, column in _more(codes[done.labels]).items() if name in before.column_names},
     )
-    table = with_metadata(pa.concat_tables([before.select(added.column_names), added]), note).combine_chunks()
+    table = pa.concat_tables([before.replace_schema_metadata(None), added.replace_schema_metadata(None)])
+    table = table.replace_schema_metadata(added.schema.metadata).combine_chunks()
     # What belongs to this update alone, then what may hold more than the run does, then the run.
-    appended: dict[str, NDArray[Any]] = {"prototypes": done.prototypes, "prior": done.prior, "sizes": done.sizes}
-    run.write_update(number, labels_table(named_source, {}).take(pa.array(rows)), appended if len(done.prior) else {})
+    appended: dict[str, NDArray[Any]] = {
+        "prototypes": np.concatenate([made.prototypes, done.prototypes]),
+        "prior": np.concatenate([made.prior * (1 - done.prior.sum()), done.prior]),
+        "sizes": np.concatenate([made.sizes, done.sizes]),
+        "codes": codes[k - len(made.prior) :],
+    }
+    run.write_update(number, labels, appended if len(appended["prior"]) else {})
     ids = pa.concat_arrays([ids_old, ids_new])
     run.write_features(ids, x)
     if run.kind != "vector":
         run.add_items(ids_old, named_source.collection.select(rows), number)
-    _place(run, ids_old, ids, x, done.labels, model.fitted.k)
-    run.write_assignments(table)
+    _place(run, ids_old, ids, x, done.labels, k)
+    if run.states():
+        table = RunReview.open(run).next_base(table, {"by": "update"})
+    else:
+        run.write_assignments(table)
     return table, x
 
 
-def _given(
-    collection: Collection, rows: NDArray[np.int64], model: RunModel
-) -> tuple[NDArray[np.int64], dict[int, str]]:
-    """Labels of some rows as classes of the run, and the names of all classes that people named after training."""
+def _more(codes: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    """What a table has besides once it was reviewed, of new items with these classes (M,)."""
+    return {"given": np.zeros(len(codes), dtype=np.bool_), "runner_up": codes}
+
+
+def _given(collection: Collection, rows: NDArray[np.int64], model: RunModel) -> tuple[NDArray[np.int64], list[str]]:
+    """Labels of some rows as classes of the model, and the names of classes behind its own."""
     names = names_of(collection.y[rows], collection.class_names)
-    classes = names_of_classes(model.fitted.k, model.class_names, model.named)
-    unheard = [name for name in collection.class_names if name not in classes and pc.index(names, name).as_py() >= 0]
-    named = {**model.named, **{model.fitted.k + i: name for i, name in enumerate(unheard)}}
-    return codes_of(names, classes + unheard), named
+    held = model.class_names
+    unheard = [name for name in collection.class_names if name not in held and pc.index(names, name).as_py() >= 0]
+    # Classes that people merged have one name: the first of them has it here.
+    once = [name if held.index(name) == at else f"\0{at}" for at, name in enumerate(held)]
+    return codes_of(names, once + unheard), unheard
+
+
+def _with_appended(model: RunModel, unheard: list[str], k: int) -> tuple[Classes, NDArray[np.int64]]:
+    """The classes of the run with those that an update appended, and the code of each class of its model (k,)."""
+    held = model.classes
+    names, known = dict(zip(held.codes, held.names, strict=True)), dict(zip(held.codes, held.known, strict=True))
+    number = {name: code for code, name in names.items()}
+    codes, next_code = model.codes.tolist(), held.next_code
+    for at in range(k - model.fitted.k):
+        name = unheard[at] if at < len(unheard) else None
+        code = number.get(name, next_code) if name is not None else next_code
+        names[code], known[code] = name or held.name_of(code), name is not None
+        next_code = max(next_code, code + 1)
+        codes.append(code)
+    ordered = sorted(names)
+    larger = Classes(
+        tuple(ordered),
+        tuple(names[code] for code in ordered),
+        tuple(known[code] for code in ordered),
+        next_code,
+        held.next_number + next_code - held.next_code,
+    )
+    return larger, np.array(codes, dtype=np.int64)
 
 
 def _place(

@@ -1,0 +1,281 @@
+"""What ``ltgcd relabel`` and ``ltgcd refine`` do: a person's corrections, and the next fit that knows them.
+
+`relabel` keeps corrections as events and writes the labels at once. `refine` fits again with all that was said as
+constraints (`ltgcd.review.refine`), in memory; only `Proposal.keep` changes the run, and all of it in one step: the
+assignments say which fit counts. What was before is kept, so that it can be brought back.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ltgcd.common.errors import InputError
+from ltgcd.common.files import LOCK, is_temporary, read_metadata
+from ltgcd.data.collection import UNLABELLED, positions
+from ltgcd.discovery.discover import Hooks
+from ltgcd.features.backbones import backbone_of
+from ltgcd.features.cache import FeatureStore, opened
+from ltgcd.features.views import CachedViews
+from ltgcd.review.corrections import edits_of, read_corrections
+from ltgcd.review.log import StaleError
+from ltgcd.review.refine import Refined, refine
+from ltgcd.run.directory import Run
+from ltgcd.run.labels import LABEL_CODES, codes_of_labels
+from ltgcd.run.predict import RunModel, load_run_model
+from ltgcd.run.report import draw_again
+from ltgcd.run.reviewed import RunReview
+from ltgcd.run.train import Notify, calibration_note, config_of_run, described_calibrations, described_estimate, silent
+from ltgcd.run.update import features_of_run
+from ltgcd.training.methods import method_names
+
+BY_REFINE = "refine"  # how a base came about, in the note of the assignments
+
+
+# ---------------------------------------------------------------- corrections
+
+
+def relabel_run(run: Run, corrections: Path | pa.Table, author: str = "") -> dict[str, Any]:
+    """Apply a file or table of corrections to a finished run, and keep them as one action that can be taken back.
+
+    Returns
+    -------
+    dict
+        ``events``, how many items and classes were ``renamed, merged, created, moved, confirmed, cleared, junk``, and
+        ``refused``: every row that can't be applied, with the reason.
+    """
+    table = read_corrections(corrections) if isinstance(corrections, Path) else corrections
+    held = RunReview.open(run)
+    edits = edits_of(table, held.review)
+    if edits.events:
+        held.act(edits.events, author)
+        _write(run, held, "ltgcd relabel")
+    return {"events": len(edits.events), **edits.counts, "refused": edits.refused, **_standing(run, held)}
+
+
+def undo_relabel(run: Run, n: int = 1) -> dict[str, Any]:
+    """Take back the last `n` actions about a run, whether a file or the page brought them."""
+    held = RunReview.open(run)
+    if not held.can_undo:
+        by = run.written_note().get("by")
+        hint = " since it was refined; 'ltgcd refine RUN --undo' brings back what was before" if by == BY_REFINE else ""
+        raise InputError(f"There is nothing to take back in {run}{hint}.")
+    undone = held.undo(n)
+    _write(run, held, "ltgcd relabel")
+    return {"undone": undone, **_standing(run, held)}
+
+
+def _write(run: Run, held: RunReview, what: str) -> None:
+    with run.lock(what):
+        held.apply()
+
+
+def _standing(run: Run, held: RunReview) -> dict[str, Any]:
+    """What a command prints of a reviewed run: classes, items by status, confirmed ones."""
+    review = held.review
+    status = review.status
+    return {
+        "k": len(review.class_names()),
+        **{name: int((status == name).sum()) for name in ("known", "novel", "unsure")},
+        "junk_items": int(review.junk.sum()),
+        "given": int(review.given.sum()),
+        "can_undo": held.can_undo,
+        "assignments": str(run.files.assignments),
+        "run": str(run),
+    }
+
+
+# ---------------------------------------------------------------- the next fit
+
+
+class Proposal:
+    """The next fit of a run, in memory: look at its difference, then keep it or let it go.
+
+    Attributes
+    ----------
+    refined : Refined
+        Labels, model and difference.
+    seconds : float
+        What the fit took.
+    """
+
+    def __init__(self, run: Run, held: RunReview, model: RunModel, refined: Refined, dim: int, seconds: float) -> None:
+        self.run, self.refined, self.seconds = run, refined, seconds
+        self._seen, self._model, self._dim = (held.base, held.version), model, dim
+
+    def keep(self, notify: Notify = silent) -> dict[str, Any]:
+        """Let it take the place of what was before, all of it or nothing, and draw the page."""
+        run, found = self.run, self.refined.found
+        with run.lock("ltgcd refine"):
+            held = RunReview.open(run)
+            if (held.base, held.version) != self._seen:
+                raise StaleError(f"{run} was changed while it was fitted again; run 'ltgcd refine' once more.")
+            fit = max([0, *run.fits()]) + 1
+            names = dict(_class_pairs(self.refined.table))
+            assert found.fitted is not None
+            tensors, description = found.fitted.state()
+            kept: dict[str, Any] = {"dim": self._dim}
+            kept["class_names"] = [names[int(code)] for code in self.refined.codes[: found.n_old]]
+            kept |= {"codes": self.refined.codes.tolist(), "updates": run.updates}
+            kept |= described_calibrations(found.calibrations)
+            if self._model.features is not None:
+                kept["features"] = self._model.features
+            run.write_model(tensors, {**description, "note": kept}, fit)
+            if found.estimate is not None:
+                ids = self.refined.table.column("id").combine_chunks().filter(pa.array(~held.review.junk))
+                run.write_estimate(described_estimate(found.estimate, ids, found.n_old), fit)
+            # A base needs a state to come back to, also if nothing was said about it.
+            if held.base not in run.states():
+                held.keep_state()
+            fresh = {"by": BY_REFINE, "fit": fit, "model_k": found.k, LABEL_CODES: _resolved(held)}
+            table = held.next_base(self.refined.table, {**fresh, **calibration_note(found)})
+            notify("drawing the report")
+            draw_again(run, None, None, silent)
+        return self.summary(table)
+
+    def summary(self, table: pa.Table | None = None) -> dict[str, Any]:
+        """What the command prints: as ``discover`` does, and what changed."""
+        table = self.refined.table if table is None else table
+        status, estimate = table.column("status"), self.refined.found.estimate
+        return {
+            "k": len(_class_pairs(table)),
+            "low": estimate.low if estimate else None,
+            "high": estimate.high if estimate else None,
+            "n_old": sum(read_metadata(table.schema)["classes"]["known"]),
+            **{name: pc.sum(pc.equal(status, name)).as_py() or 0 for name in ("known", "novel", "unsure", "junk")},
+            **self.refined.difference,
+            "seconds": round(self.seconds, 3),
+            "report": str(self.run.report),
+            "run": str(self.run),
+        }
+
+
+def refine_run(
+    run: Run,
+    *,
+    source: Path | None = None,
+    weights: Path | None = None,
+    notify: Notify = silent,
+) -> Proposal:
+    """Fit a finished run again with everything that was said about it; nothing is written until it is kept.
+
+    Parameters
+    ----------
+    run : Run
+        A finished run of a trained method, reviewed or not.
+    source : path, optional
+        Embeddings that the run was made from, where it keeps none; what ``ltgcd embed --views`` wrote, for a run that
+        trained the last stage of a backbone elsewhere.
+    weights : path, optional
+        Backbone weights, where they are not the usual ones.
+    notify : callable
+        Told in a sentence what happens.
+    """
+    started = time.perf_counter()
+    config = config_of_run(run)
+    if config.experiment is None:
+        names = ", ".join(method_names(lambda method: method.has_prototypes))
+        raise InputError(f"{run} was only clustered, so there is no model to refine; 'refine' takes runs of {names}.")
+    with run.lock("ltgcd refine"):
+        run.settle_labels()
+    held = RunReview.open(run)
+    _take_up_later_labels(run, held)
+    model = load_run_model(run, weights)
+    table = held.review.base
+    x = features_of_run(run, table, source)
+    views, tail = None, None
+    if config.regime == "last-stage":
+        views, tail = _views(run, table, source), backbone_of(model.features or {}, weights).tail
+    hooks = Hooks(notify=notify)
+    refined = refine(held.review, _source_codes(run, held), x, config, model.calibrations, hooks, views, tail)
+    return Proposal(run, held, model, refined, x.shape[1], time.perf_counter() - started)
+
+
+def undo_refine(run: Run, notify: Notify = silent) -> dict[str, Any]:
+    """Bring back what was before the last ``refine``, with everything that had been said until then."""
+    with run.lock("ltgcd refine"):
+        by = run.written_note().get("by")
+        if by != BY_REFINE:
+            why = "items were added since by 'ltgcd update'" if by else "it was not refined"
+            raise InputError(f"There is no refine of {run} to take back: {why}.")
+        held = RunReview.open(run)
+        held.last_base()
+        notify("drawing the report")
+        draw_again(run, None, None, silent)
+    return _standing(run, RunReview.open(run))
+
+
+def copy_run(run: Run, out: Path) -> Run:
+    """A copy of a run in a folder that is not there, whole or not at all."""
+    if os.path.lexists(out):
+        raise InputError(f"{out} is there already, and nothing is overwritten; give another --out, or remove it.")
+    half = out.with_name(f".{out.name}.{os.getpid()}.half")
+    shutil.rmtree(half, ignore_errors=True)
+    try:
+        with run.lock("ltgcd refine"):
+            ignored = {LOCK, run.files.predictions.name}
+            shutil.copytree(
+                run.folder,
+                half,
+                ignore=lambda folder, names: [n for n in names if n in ignored or is_temporary(Path(folder) / n)],
+            )
+        half.rename(out)
+    finally:
+        shutil.rmtree(half, ignore_errors=True)
+    return Run.open(out)
+
+
+# ---------------------------------------------------------------- parts
+
+
+def _class_pairs(table: pa.Table) -> list[tuple[int, str]]:
+    held = read_metadata(table.schema)["classes"]
+    return list(zip(held["codes"], held["names"], strict=True))
+
+
+def _source_codes(run: Run, held: RunReview) -> NDArray[np.int64]:
+    """Codes of the labels that the collection came with (N,), -1 without."""
+    labels, ids = run.labels(), held.review.base.column("id").combine_chunks()
+    at = positions(ids, labels.ids, f"the labels of {run}", "restore them")
+    note = read_metadata(held.review.base.schema)
+    codes = codes_of_labels(labels.class_names, note, held.review.classes)
+    return np.asarray(np.append(codes, UNLABELLED)[labels.y[at]], dtype=np.int64)
+
+
+def _resolved(held: RunReview) -> list[int]:
+    """Codes of the classes that labels name, after all merges: the next base knows nothing of these."""
+    codes = read_metadata(held.review.base.schema)[LABEL_CODES]
+    return [held.review.target(code) if code != UNLABELLED else code for code in codes]
+
+
+def _take_up_later_labels(run: Run, held: RunReview) -> None:
+    """Labels that came with an update, of items that the run had already, are said now, where nobody said otherwise."""
+    later = run.later_labels()
+    if not len(later):
+        return
+    at = pc.index_in(later.column("id").combine_chunks(), held.review.base.column("id").combine_chunks())
+    rows = at.to_numpy(zero_copy_only=False)
+    free = np.array([not np.isnan(row) and not held.review.given[int(row)] for row in rows.astype(np.float64)])
+    edits = edits_of(later.filter(pa.array(free)), held.review)
+    if edits.events:
+        held.act(edits.events, "labels of an update")
+
+
+def _views(run: Run, table: pa.Table, source: Path | None) -> CachedViews:
+    """Cached views of all items, for a run that trained the last stage of its backbone on them."""
+    store: FeatureStore | None = opened(source if source is not None else run.embedded)
+    at = pc.index_in(table.column("id").combine_chunks(), store.ids) if store is not None else None
+    if store is None or at is None or at.null_count or not store.n_views:
+        raise InputError(
+            f"{run} trained the last stage of its backbone, and there are no cached views of all of its items to train "
+            "it on again; give what 'ltgcd embed --views' wrote of them with --source."
+        )
+    return CachedViews(store, at.to_numpy().astype(np.int64))

@@ -1,0 +1,269 @@
+"""The review of a run: what people said about its labels, on top of what its last fit or update left.
+
+A review is about a *base*: the labels as a fit or an update left them, kept as a table of their own. Every event says
+which base it is about. The labels that count are the base with its events replayed; `ltgcd refine` and `ltgcd update`
+begin a new base. An event is on the disk before anybody is told that it is, and the file of assignments is written
+after it: killed in between, `Run.assignments` still gives what was said.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ltgcd.common.errors import InputError
+from ltgcd.common.files import read_metadata, with_metadata
+from ltgcd.discovery.classes import NOTE, classes_of
+from ltgcd.review.log import EventLog, Kept, StaleError, Step, replayed
+from ltgcd.review.state import Event, Review, begin, replay, with_codes
+from ltgcd.run.labels import LABEL_CODES, codes_of_labels
+
+if TYPE_CHECKING:
+    from ltgcd.run.directory import Run
+
+PATIENCE = 5.0  # seconds that an edit waits for another process that is writing
+REMEMBERED = 16  # states that an undo need not make again
+
+
+def with_review(run: Run, table: pa.Table) -> pa.Table:
+    """Assignments with everything that people have said about them, also what is not in their file yet."""
+    log, note = EventLog(run.files.review), read_metadata(table.schema)
+    version = log.version()
+    if version <= int(note.get("events", 0)):
+        return table
+    base = int(note.get("base", 0))
+    if base not in run.states():  # it was about to be kept for the first event, which never came
+        return table
+    return _noted(_replayed(run, base, log.kept(base)), version)
+
+
+def base_table(run: Run, table: pa.Table) -> pa.Table:
+    """Assignments as a review can begin with them: they say by themselves which classes there are, and whose labels."""
+    run.class_count()  # refused if another tool has rewritten them
+    names = run.labels().class_names
+    note = {"n_old": len(names), **read_metadata(table.schema)}
+    classes = classes_of(note, names[: note["n_old"]])
+    codes = codes_of_labels(names, note, classes)
+    note |= {NOTE: classes.as_note(), LABEL_CODES: codes.tolist(), "base": int(note.get("base", 0))}
+    return with_metadata(table, {"model_k": int(note["k"]), **note})
+
+
+def _replayed(run: Run, base: int, kept: Sequence[Kept]) -> Review:
+    events = [one.event for step in replayed(kept)[0] if step.active for one in step.events]
+    return replay(begin(run.read_state(base), (), next_code(kept)), events)
+
+
+def next_code(kept: Sequence[Kept]) -> int:
+    """First code that no class had in these events, also in none that was taken back."""
+    codes = [0]
+    for one in kept:
+        codes += one.event.get("codes", [])
+        if one.event["op"] == "create":
+            codes.append(one.event["code"])
+    return max(codes) + 1
+
+
+def _noted(review: Review, version: int) -> pa.Table:
+    """The labels as they are after the last event of the log."""
+    table = review.table()
+    return with_metadata(table, {**read_metadata(table.schema), "events": version})
+
+
+class RunReview:
+    """The review of a run, in memory: say something, take it back, and write it to the assignments.
+
+    Attributes
+    ----------
+    run : Run
+        The run, finished.
+    base : int
+        Number of the base that is reviewed.
+    version : int
+        Last event that this object has seen.
+    review : Review
+        The labels now.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.log = run, EventLog(run.files.review)
+        self.refresh()
+
+    @classmethod
+    def open(cls, run: Run) -> RunReview:
+        """The review of a finished run, whether anything was said yet or not."""
+        return cls(run)
+
+    def refresh(self) -> None:
+        """Look again: another process may have said something, or begun another base."""
+        written = self.run.written_assignments()
+        self.base = int(read_metadata(written.schema).get("base", 0))
+        self.applied = int(read_metadata(written.schema).get("events", 0))
+        self.version = self.log.version()
+        self._kept = self.log.kept(self.base)
+        self._states: dict[tuple[int, ...], Review] = {}
+        # Before the first event the base is the file itself.
+        self._first = None if self.base in self.run.states() else base_table(self.run, written)
+        self._steps, self._waiting = replayed(self._kept)
+        start = self.run.read_state(self.base) if self._first is None else self._first
+        self._begin = begin(start, (), next_code(self._kept))
+        self.review = replay(self._begin, self.events())
+        self._remember()
+
+    # ------------------------------------------------------------ what was said
+
+    def steps(self) -> list[Step]:
+        """Every action about this base in order, and whether it counts."""
+        return self._steps
+
+    def events(self) -> list[Event]:
+        """The events that count, in order."""
+        return [one.event for step in self._steps if step.active for one in step.events]
+
+    @property
+    def can_undo(self) -> int:
+        """How many actions can be taken back."""
+        return sum(step.active for step in self._steps)
+
+    @property
+    def can_redo(self) -> int:
+        """How many actions that were taken back can count again."""
+        return len(self._waiting)
+
+    @property
+    def pending(self) -> int:
+        """How many actions, undo and redo included, are not in the file of assignments yet."""
+        return len({one.action for one in self._kept if one.seq > self.applied})
+
+    # ------------------------------------------------------------ say something
+
+    def act(self, events: Sequence[Event], author: str = "", key: str = "") -> int:
+        """Keep what a person did in one go; it is on the disk when this returns. Gives the number of the action.
+
+        Parameters
+        ----------
+        events : sequence of dict
+            See `ltgcd.review.state`; what can't be is one sentence, and then nothing is kept.
+        author : str
+            Who says so.
+        key : str
+            Sent again with the same key, an action is not kept twice.
+        """
+        if not events:
+            raise InputError("Nothing was said; name at least one edit.")
+        if self.log.has_key(key):
+            return self._again(key)
+        events = with_codes(self.review, events)
+        after = replay(self.review, events)
+        with self._writing("ltgcd review"):
+            action = self.log.append(events, self.base, author, key, self.version)
+        self._look_at_new_events(after)
+        return action
+
+    def undo(self, n: int = 1, author: str = "", key: str = "") -> int:
+        """Take back the last actions that count; gives how many."""
+        active = [step.action for step in self._steps if step.active]
+        return self._turn("undo", active[-n:] if n > 0 else [], author, key)
+
+    def redo(self, n: int = 1, author: str = "", key: str = "") -> int:
+        """Let actions count again that were taken back last; gives how many."""
+        return self._turn("redo", self._waiting[-n:][::-1] if n > 0 else [], author, key)
+
+    def _turn(self, op: str, actions: list[int], author: str, key: str) -> int:
+        if not actions:
+            return 0
+        if self.log.has_key(key):
+            self._again(key)
+            return len(actions)
+        with self._writing("ltgcd review"):
+            self.log.append([{"op": op, "actions": actions}], self.base, author, key, self.version)
+        self._look_at_new_events(None)
+        return len(actions)
+
+    def _again(self, key: str) -> int:
+        self.refresh()
+        return self.log.append([], self.base, key=key)
+
+    def _look_at_new_events(self, after: Review | None) -> None:
+        """Take up what was just kept; `after` is what it comes to, where that is known."""
+        self._first = None
+        self._kept += self.log.kept(self.base, self.version)
+        self._steps, self._waiting = replayed(self._kept)
+        self.version = self.log.version()
+        if after is None:
+            after = self._states.get(self._key()) or replay(self._begin, self.events())
+        floor = max(after.next_code, next_code(self._kept))
+        self.review = after if floor == after.next_code else after.with_next_code(floor)
+        self._remember()
+
+    def _key(self) -> tuple[int, ...]:
+        return tuple(step.action for step in self._steps if step.active)
+
+    def _remember(self) -> None:
+        self._states[self._key()] = self.review
+        while len(self._states) > REMEMBERED:
+            self._states.pop(next(iter(self._states)))
+
+    @contextmanager
+    def _writing(self, what: str) -> Iterator[None]:
+        """The run's lock for a moment, and the base still there that the event is about."""
+        ends = time.monotonic() + PATIENCE
+        while True:
+            try:
+                with self.run.lock(what, sweeps=False):
+                    note = self.run.written_note()
+                    if int(note.get("base", 0)) != self.base:
+                        raise StaleError("The run was fitted again or updated meanwhile; look again.")
+                    if self._first is not None:
+                        self.run.write_state(self.base, self._first)
+                    yield
+                return
+            except InputError as error:
+                if isinstance(error, StaleError) or "being written" not in str(error) or time.monotonic() > ends:
+                    raise
+                time.sleep(0.05)
+
+    # ------------------------------------------------------------ write it
+
+    def keep_state(self) -> None:
+        """Keep the labels that this review began with, for who has the lock of the run."""
+        if self._first is not None:
+            self.run.write_state(self.base, self._first)
+            self._first = None
+
+    def apply(self) -> pa.Table:
+        """Write the labels as they are now to the assignments, for who has the lock of the run; these are returned."""
+        if not self.pending:
+            return self.run.written_assignments()
+        table = _noted(self.review, self.version)
+        self.run.write_assignments(table)
+        self.applied = self.version
+        return table
+
+    def last_base(self) -> pa.Table:
+        """Go back to the base before this one, for who has the lock of the run; its labels count from now on."""
+        note = self.run.written_note()
+        before = note.get("before")
+        if before is None or before not in self.run.states():
+            raise InputError(f"{self.run} has no earlier state to go back to.")
+        table = _noted(_replayed(self.run, before, self.log.kept(before)), self.log.version())
+        self.run.write_assignments(table)
+        self.refresh()
+        return table
+
+    def next_base(self, table: pa.Table, note: dict[str, Any]) -> pa.Table:
+        """Begin another base with these labels, for who has the lock of the run; they count from now on.
+
+        `note` says how they came about.
+        """
+        number = max([self.base, *self.run.states()]) + 1
+        held = read_metadata(table.schema)
+        table = with_metadata(
+            table, {**held, **note, "base": number, "before": self.base, "events": self.log.version()}
+        )
+        self.run.write_state(number, table)
+        self.run.write_assignments(table)
+        return table
