@@ -46,7 +46,7 @@ def relabel(
     def work() -> dict[str, Any]:
         from ltgcd.common.errors import InputError
         from ltgcd.run.directory import Run
-        from ltgcd.run.refine import relabel_run, undo_relabel
+        from ltgcd.run.relabel import relabel_run, undo_relabel
 
         held = Run.open(run)
         if undo:

@@ -6,12 +6,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import torch
 from numpy.typing import NDArray
 
 from ltgcd.common.checksums import CHECKSUM, checked_object, unchecked_object, write_table
@@ -34,7 +33,6 @@ from ltgcd.data.parquet import check_table, parquet_file, read_parquet, read_tab
 from ltgcd.data.sources import labels_table
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
 from ltgcd.features.cache import is_feature_folder, sealed_in
-from ltgcd.report.layout import Places
 from ltgcd.run.files import (
     DAMAGED,
     features_checksum,
@@ -68,7 +66,12 @@ from ltgcd.run.paths import (
     files_of,
 )
 from ltgcd.run.reviewed import with_review
-from ltgcd.training.checkpoints import Checkpoints, read_tensors, write_tensors
+
+if TYPE_CHECKING:
+    import torch
+
+    from ltgcd.report.layout import Places
+    from ltgcd.training.checkpoints import Checkpoints
 
 FORMAT = 2  # of the run directory; raised when older ones can no longer be read
 PAGE = "report"  # what the page is sealed as, see `ltgcd.common.outputs`
@@ -254,6 +257,8 @@ class Run:
 
     def checkpoints(self, stage: str) -> Checkpoints:
         """Checkpoints of a stage: "main", or "rehearsal-1" and so on."""
+        from ltgcd.training.checkpoints import Checkpoints  # noqa: PLC0415 - torch, as below
+
         return Checkpoints(self._checkpoints if stage == "main" else self._checkpoints / stage)
 
     def clear_checkpoints(self, *, main: bool = False) -> None:
@@ -299,12 +304,16 @@ class Run:
 
     def write_model(self, tensors: dict[str, torch.Tensor], description: dict[str, Any], fit: int = 0) -> None:
         """Keep a classifier; its description comes last, so that a model with one is whole."""
+        from ltgcd.training.checkpoints import write_tensors  # noqa: PLC0415 - torch, as below
+
         files = self.files_of_fit(fit) if fit else self.files
         write_tensors(files.tensors, tensors, {})
         write_toml(files.model, description)
 
     def read_model(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Tensors and description of the classifier."""
+        from ltgcd.training.checkpoints import read_tensors  # noqa: PLC0415 - torch, as below
+
         files = self.model_files
         if not files.model.is_file():
             raise InputError(f"{self} holds no trained model; give the --out of a finished run of a trained method.")
@@ -391,6 +400,8 @@ class Run:
 
     def places(self) -> tuple[pa.StringArray, Places] | None:
         """Ids and places on the map, if the run keeps a map that is whole."""
+        from ltgcd.report.layout import Places  # noqa: PLC0415 - scikit-learn takes a second to import
+
         if not self.files.map.is_file():
             return None
         try:
@@ -454,6 +465,10 @@ class Run:
 
         It counts only when the assignments say so; what an update that was killed here left behind gives way.
         """
+        import torch  # noqa: PLC0415 - it takes longer to import than most commands take
+
+        from ltgcd.training.checkpoints import write_tensors  # noqa: PLC0415
+
         path = self._prototypes(number)
         if appended:
             write_tensors(path, {name: torch.from_numpy(array) for name, array in appended.items()}, {})
@@ -463,6 +478,8 @@ class Run:
 
     def read_update(self, number: int) -> dict[str, NDArray[Any]] | None:
         """Prototypes, prior and sizes of the classes that an update appended, or None."""
+        from ltgcd.training.checkpoints import read_tensors  # noqa: PLC0415 - torch, as above
+
         path = self._prototypes(number)
         if not path.is_file():
             return None

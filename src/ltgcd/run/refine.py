@@ -1,8 +1,8 @@
-"""What ``ltgcd relabel`` and ``ltgcd refine`` do: a person's corrections, and the next fit that knows them.
+"""What ``ltgcd refine`` does: the next fit of a run, with all that people have said about it.
 
-`relabel` keeps corrections as events and writes the labels at once. `refine` fits again with all that was said as
-constraints (`ltgcd.review.refine`), in memory; only `Proposal.keep` changes the run, and all of it in one step: the
-assignments say which fit counts. What was before is kept, so that it can be brought back.
+What was said becomes constraints (`ltgcd.review.refine`), and the fit is made in memory; only `Proposal.keep` changes
+the run, and all of it in one step: the assignments say which fit counts. What was before is kept, so that it can be
+brought back.
 """
 
 from __future__ import annotations
@@ -25,73 +25,18 @@ from ltgcd.discovery.discover import Hooks
 from ltgcd.features.backbones import backbone_of
 from ltgcd.features.cache import FeatureStore, opened
 from ltgcd.features.views import CachedViews
-from ltgcd.review.corrections import edits_of, read_corrections
+from ltgcd.review.corrections import edits_of
 from ltgcd.review.log import StaleError
 from ltgcd.review.refine import Refined, refine
 from ltgcd.run.directory import Run
 from ltgcd.run.labels import LABEL_CODES, codes_of_labels
 from ltgcd.run.predict import RunModel, load_run_model
+from ltgcd.run.relabel import standing
 from ltgcd.run.report import draw_again
-from ltgcd.run.reviewed import RunReview
+from ltgcd.run.reviewed import BY_REFINE, RunReview
 from ltgcd.run.train import Notify, calibration_note, config_of_run, described_calibrations, described_estimate, silent
 from ltgcd.run.update import features_of_run
 from ltgcd.training.methods import method_names
-
-BY_REFINE = "refine"  # how a base came about, in the note of the assignments
-
-
-# ---------------------------------------------------------------- corrections
-
-
-def relabel_run(run: Run, corrections: Path | pa.Table, author: str = "") -> dict[str, Any]:
-    """Apply a file or table of corrections to a finished run, and keep them as one action that can be taken back.
-
-    Returns
-    -------
-    dict
-        ``events``, how many items and classes were ``renamed, merged, created, moved, confirmed, cleared, junk``, and
-        ``refused``: every row that can't be applied, with the reason.
-    """
-    table = read_corrections(corrections) if isinstance(corrections, Path) else corrections
-    held = RunReview.open(run)
-    edits = edits_of(table, held.review)
-    if edits.events:
-        held.act(edits.events, author)
-        _write(run, held, "ltgcd relabel")
-    return {"events": len(edits.events), **edits.counts, "refused": edits.refused, **_standing(run, held)}
-
-
-def undo_relabel(run: Run, n: int = 1) -> dict[str, Any]:
-    """Take back the last `n` actions about a run, whether a file or the page brought them."""
-    held = RunReview.open(run)
-    if not held.can_undo:
-        by = run.written_note().get("by")
-        hint = " since it was refined; 'ltgcd refine RUN --undo' brings back what was before" if by == BY_REFINE else ""
-        raise InputError(f"There is nothing to take back in {run}{hint}.")
-    undone = held.undo(n)
-    _write(run, held, "ltgcd relabel")
-    return {"undone": undone, **_standing(run, held)}
-
-
-def _write(run: Run, held: RunReview, what: str) -> None:
-    with run.lock(what):
-        held.apply()
-
-
-def _standing(run: Run, held: RunReview) -> dict[str, Any]:
-    """What a command prints of a reviewed run: classes, items by status, confirmed ones."""
-    review = held.review
-    status = review.status
-    return {
-        "k": len(review.class_names()),
-        **{name: int((status == name).sum()) for name in ("known", "novel", "unsure")},
-        "junk_items": int(review.junk.sum()),
-        "given": int(review.given.sum()),
-        "can_undo": held.can_undo,
-        "assignments": str(run.files.assignments),
-        "run": str(run),
-    }
-
 
 # ---------------------------------------------------------------- the next fit
 
@@ -210,7 +155,7 @@ def undo_refine(run: Run, notify: Notify = silent) -> dict[str, Any]:
         held.last_base()
         notify("drawing the report")
         draw_again(run, None, None, silent)
-    return _standing(run, RunReview.open(run))
+    return standing(run, RunReview.open(run))
 
 
 def copy_run(run: Run, out: Path) -> Run:

@@ -25,6 +25,7 @@ from ltgcd.run.labels import LABEL_CODES, codes_of_labels
 if TYPE_CHECKING:
     from ltgcd.run.directory import Run
 
+BY_REFINE = "refine"  # how a base came about, in the note of the assignments
 PATIENCE = 5.0  # seconds that an edit waits for another process that is writing
 REMEMBERED = 16  # states that an undo need not make again
 

@@ -1,0 +1,66 @@
+"""What ``ltgcd relabel`` does: a person's corrections as events that are kept, and the labels that follow at once.
+
+Nothing here needs a model, so nothing heavy is imported: it is done in the time that Python takes to start.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ltgcd.common.errors import InputError
+from ltgcd.review.corrections import edits_of, read_corrections
+from ltgcd.run.directory import Run
+from ltgcd.run.reviewed import BY_REFINE, RunReview
+
+
+def relabel_run(run: Run, corrections: Path | pa.Table, author: str = "") -> dict[str, Any]:
+    """Apply a file or table of corrections to a finished run, and keep them as one action that can be taken back.
+
+    Returns
+    -------
+    dict
+        ``events``, how many items and classes were ``renamed, merged, created, moved, confirmed, cleared, junk``, and
+        ``refused``: every row that can't be applied, with the reason.
+    """
+    table = read_corrections(corrections) if isinstance(corrections, Path) else corrections
+    held = RunReview.open(run)
+    edits = edits_of(table, held.review)
+    if edits.events:
+        held.act(edits.events, author)
+        _write(run, held, "ltgcd relabel")
+    return {"events": len(edits.events), **edits.counts, "refused": edits.refused, **standing(run, held)}
+
+
+def undo_relabel(run: Run, n: int = 1) -> dict[str, Any]:
+    """Take back the last `n` actions about a run, whether a file or the page brought them."""
+    held = RunReview.open(run)
+    if not held.can_undo:
+        by = run.written_note().get("by")
+        hint = " since it was refined; 'ltgcd refine RUN --undo' brings back what was before" if by == BY_REFINE else ""
+        raise InputError(f"There is nothing to take back in {run}{hint}.")
+    undone = held.undo(n)
+    _write(run, held, "ltgcd relabel")
+    return {"undone": undone, **standing(run, held)}
+
+
+def _write(run: Run, held: RunReview, what: str) -> None:
+    with run.lock(what):
+        held.apply()
+
+
+def standing(run: Run, held: RunReview) -> dict[str, Any]:
+    """What a command prints of a reviewed run: classes, items by status, confirmed ones."""
+    review = held.review
+    status = review.status
+    return {
+        "k": len(review.class_names()),
+        **{name: int((status == name).sum()) for name in ("known", "novel", "unsure")},
+        "junk_items": int(review.junk.sum()),
+        "given": int(review.given.sum()),
+        "can_undo": held.can_undo,
+        "assignments": str(run.files.assignments),
+        "run": str(run),
+    }
