@@ -100,7 +100,8 @@ def embed(
         str | None,
         typer.Option(
             "--backbone",
-            help="Default: efficientnet_lite2 for images, minilm for texts; package.module:function for your own.",
+            help="Default: efficientnet_lite2 for images, minilm for texts; efficientnet_lite0+efficientnet_lite2 for "
+            "the features of both, package.module:function for your own.",
         ),
     ] = None,
     views: Annotated[int, typer.Option("--views", help="Training views an image, beside the test view.")] = 0,

@@ -34,7 +34,11 @@ def discover(
     k: Annotated[str, typer.Option("--k", help="Number of classes, or 'auto' to estimate it.")] = "auto",
     backbone: Annotated[
         str | None,
-        typer.Option("--backbone", help="Default: efficientnet_lite2 for images, minilm for texts."),
+        typer.Option(
+            "--backbone",
+            help="Default: efficientnet_lite2 for images, minilm for texts; efficientnet_lite0+efficientnet_lite2 for "
+            "the features of both.",
+        ),
     ] = None,
     weights: Annotated[Path | None, typer.Option("--weights", help="Backbone weights, if not the usual ones.")] = None,
     views: Annotated[

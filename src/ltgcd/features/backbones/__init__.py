@@ -1,6 +1,7 @@
 """Backbones by name: a frozen trunk whose activations are cached, and a tail that is trained.
 
-Besides the names here, ``package.module:function`` is one: a function of yours that returns a `Backbone`.
+Besides the names here, ``package.module:function`` is one: a function of yours that returns a `Backbone`. Backbones of
+images that are of one family may be joined: ``efficientnet_lite0+efficientnet_lite2`` has the features of both.
 """
 
 from __future__ import annotations
@@ -57,8 +58,10 @@ def check_backbone(name: str, kind: Kind, views: int = 0) -> None:
     if ":" in name:
         _module_and_function(name)
         takes = kind
+    elif _is_of_images(name):
+        takes = "image"
     elif name in NAMES:
-        takes = {"minilm": "text", "embeddings": "vector"}.get(name, "image")  # type: ignore[assignment]
+        takes = {"minilm": "text", "embeddings": "vector"}[name]  # type: ignore[assignment]
     else:
         raise _unknown(name)
     check_kind(name, takes, kind, views)
@@ -90,8 +93,9 @@ def load_backbone(
     Parameters
     ----------
     name : str
-        One of `NAMES`, or ``package.module:function``: the module is imported, also from the current folder, and the
-        function called without arguments.
+        One of `NAMES`; several of one family with ``+`` between, for the features of all of them; or
+        ``package.module:function``: the module is imported, also from the current folder, and the function called
+        without arguments.
     image_size : int, optional
         Height and width of a view, for image backbones; by default what the network was made for.
     weights : path or str, optional
@@ -113,6 +117,9 @@ def load_backbone(
     """
     # Each backbone is imported when it is asked for: transformers alone takes seconds.
     # ruff: noqa: PLC0415
+    if "+" in name and _is_of_images(name):
+        _refuse(name, dim=dim, weights=weights)
+        return _joined(name.split("+"), image_size, trained_blocks)
     if name in EFFICIENTNETS:
         _refuse(name, dim=dim)
         from ltgcd.features.backbones.efficientnet_lite import load_efficientnet_lite
@@ -167,7 +174,7 @@ def backbone_of(key: dict[str, Any], weights: str | Path | None = None) -> Backb
             f"yours, say so with --backbone {name} (from Python: load_backbone('{name}') first)."
         )
     options: dict[str, Any] = {"weights": weights}
-    if name in (*EFFICIENTNETS, *VITS):
+    if _is_of_images(name):
         options |= {"image_size": key.get("image_size"), "trained_blocks": key.get("trained_blocks", 1)}
     if name == "embeddings":
         options |= {"dim": key.get("dim")}
@@ -175,6 +182,23 @@ def backbone_of(key: dict[str, Any], weights: str | Path | None = None) -> Backb
     if difference := differing_features(key, cache_key(backbone, 0, "")):
         raise InputError(f"The backbone can't be loaded again as it was: {difference}")
     return backbone
+
+
+def _is_of_images(name: str) -> bool:
+    """Whether a name is that of an image backbone, or of several different ones joined."""
+    parts = name.split("+")
+    return set(parts) <= {*EFFICIENTNETS, *VITS} and len(set(parts)) == len(parts)
+
+
+def _joined(names: list[str], image_size: int | None, trained_blocks: int) -> Backbone:
+    """Several backbones that see the same images: by default of the largest size that one of them was made for."""
+    from ltgcd.features.backbones.joined import join
+
+    parts = [load_backbone(name, image_size=image_size, trained_blocks=trained_blocks) for name in names]
+    size = max(part.preprocessing.image_size for part in parts if part.preprocessing is not None)
+    if image_size is None:
+        parts = [load_backbone(name, image_size=size, trained_blocks=trained_blocks) for name in names]
+    return join(parts)
 
 
 # ---------------------------------------------------------------- a backbone of the user's own
@@ -233,7 +257,10 @@ def _current_folder_importable() -> Iterator[None]:
 
 
 def _unknown(name: str) -> InputError:
-    choices = f"choose one of {', '.join(NAMES)}, or package.module:function for one of your own"
+    choices = (
+        f"choose one of {', '.join(NAMES)}, different ones of one family with + between, or package.module:function "
+        "for one of your own"
+    )
     return InputError(f"There is no backbone called {name!r}; {choices}.")
 
 
