@@ -10,7 +10,7 @@ import { openHelp, startKeys } from "./keys.js";
 import { startMap } from "./map.js";
 import { startOverview } from "./overview.js";
 import { startQueue } from "./queue.js";
-import { follow, openRefine, refineLabel } from "./refine.js";
+import { follow, openRefine, refineLabel, refineTime } from "./refine.js";
 import { emit, load, on, show, store } from "./store.js";
 
 function drawTop() {
@@ -22,7 +22,7 @@ function drawTop() {
   $("#progress").setAttribute("aria-valuetext", $("#progress p").textContent);
   const parts = [el("span", { class: "changes", role: "status", text: plural(changes, "change") })];
   if (server) parts.push(button("Apply", "A", applyChanges, { disabled: !changes, title: "Write the names and labels to the run, at once" }),
-    el("button", { type: "button", class: "button primary", onclick: openRefine, "aria-keyshortcuts": "R", title: "Fit again with your changes as constraints; you see what it changes before it is taken" }, el("span", { class: "refine-label", text: refineLabel() }), el("kbd", { text: "R", "aria-hidden": "true" })));
+    el("button", { type: "button", class: "button primary", onclick: openRefine, "aria-keyshortcuts": "R", title: "Fit again with your changes as constraints; you see what it changes before it is taken" }, el("span", { class: "refine-label", text: refineLabel() }), el("span", { class: "refine-time", text: refineTime() }), el("kbd", { text: "R", "aria-hidden": "true" })));
   else if (changes) parts.push(button("Download corrections.csv", "D", saveCorrections, { class: "primary" }));
   const had = document.activeElement?.closest?.("#work") && document.activeElement.getAttribute("aria-keyshortcuts");
   $("#work").replaceChildren(...parts);

@@ -44,6 +44,16 @@ export function fillCell(node, row, kind) {
   say($(".sure b", node), percentSure(confidence[row] / 255));
   $(".sure i", node).style.width = Math.max(2, confidence[row] / 2.55 * .4) + "px";
 }
+/** Keys in a strip: x or space picks, arrows go from item to item, up and down by a line. */
+function pickByKey(event, node, pick) {
+  const all = [...node.parentNode.children], at = all.indexOf(node), columns = all.filter((one) => one.offsetTop === all[0].offsetTop).length;
+  const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
+  if (event.key === "x" || event.key === " ") pick();
+  else if (step) all[Math.max(0, Math.min(all.length - 1, at + step))].focus();
+  else return;
+  event.preventDefault();
+  event.stopPropagation();
+}
 /** A few items side by side, for a panel; a click on one calls `onpick` with its row. */
 export function strip(rows, { onpick = null, label = "Items", marked = null } = {}) {
   const { kind } = store.state, box = el("div", { class: "strip " + kind, role: onpick ? "listbox" : "list", "aria-label": label, "aria-multiselectable": onpick ? "true" : null });
@@ -53,7 +63,8 @@ export function strip(rows, { onpick = null, label = "Items", marked = null } = 
     else {
       node.tabIndex = 0;
       node.addEventListener("click", () => onpick(row));
-      node.addEventListener("keydown", (event) => { if (event.key === "x" || event.key === " ") { event.preventDefault(); event.stopPropagation(); onpick(row); } });
+      node.addEventListener("keydown", (event) => pickByKey(event, node, () => onpick(row)));
+      if (marked) node.prepend(el("span", { class: "tick", "aria-hidden": "true" }));
     }
     return node;
   });
@@ -61,7 +72,7 @@ export function strip(rows, { onpick = null, label = "Items", marked = null } = 
   box.refresh = () => nodes.forEach((node) => {
     const row = Number(node.dataset.row);
     fillCell(node, row, kind);
-    if (marked) { node.setAttribute("aria-selected", String(marked(row))); node.classList.toggle("off", !marked(row)); }
+    if (marked) { node.setAttribute("aria-selected", String(marked(row))); node.classList.toggle("off", !marked(row)); say($(".tick", node), marked(row) ? "✓" : "✕"); }
   });
   box.refresh();
   return box;

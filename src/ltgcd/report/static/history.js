@@ -2,6 +2,7 @@
 import { travel } from "./actions.js";
 import { button, el, plural, shortName } from "./dom.js";
 import { openPanel, waitFor } from "./panel.js";
+import { undoRefine } from "./refine.js";
 import { nameOf, store } from "./store.js";
 
 /** One action in a sentence, where the source gives none. */
@@ -23,7 +24,8 @@ export async function openHistory() {
       return el("li", { class: one.active ? "" : "undone" }, el("button", { type: "button", title: one.active ? (steps ? "Undo everything after this" : "This is where you are") : "Do everything again up to this", onclick: () => go(steps) },
         el("span", { text: sentenceOf(one).slice(0, 300), dir: "auto" }), el("small", { text: [one.time ? when(one.time) : "", one.author, one.active ? "" : "undone"].filter(Boolean).join(" · ") })));
     }), el("li", {}, el("button", { type: "button", onclick: () => go(-found.filter((one) => one.active).length) }, el("span", { text: "Before everything" })))));
-    panel.act(button("Undo", "u", () => go(-1), { disabled: !store.state.undo }), button("Redo", "U", () => go(1), { disabled: !store.state.redo }));
+    const back = store.state.refine?.can_undo ? button("Undo the last refine", null, () => { panel.close(); undoRefine(); }) : "";
+    panel.act(button("Undo", "u", () => go(-1), { disabled: !store.state.undo }), button("Redo", "U", () => go(1), { disabled: !store.state.redo }), back);
   }
   draw();
 }

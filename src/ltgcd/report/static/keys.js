@@ -3,7 +3,7 @@ import { COMMANDS, shownKey, textOf } from "./commands.js";
 import { $, el, hideTip } from "./dom.js";
 import { gridCount, step } from "./grid.js";
 import { openPanel, panelIsOpen } from "./panel.js";
-import { clearFilters, goBy } from "./queue.js";
+import { clearFilters, goBy, openFound } from "./queue.js";
 import { clearSelection, on, store } from "./store.js";
 
 const MOVES = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home", "End"];
@@ -13,7 +13,7 @@ function press(event) {
   const typing = event.target.matches("input:not([type=range]), select, textarea");
   if (event.key === "Escape") { escape(event, typing); return; }
   if (typing) {
-    if (event.target.id === "search" && ["ArrowDown", "Enter"].includes(event.key)) { event.preventDefault(); event.target.blur(); document.body.classList.remove("drawer"); goBy(1); }
+    if (event.target.id === "search" && ["ArrowDown", "Enter"].includes(event.key)) { event.preventDefault(); event.target.blur(); document.body.classList.remove("drawer"); openFound(); }
     return;
   }
   if ((event.key === "Enter" || event.key === " ") && event.target.matches("button, a, summary, [type=range]")) return; // what has the focus is pressed

@@ -109,18 +109,25 @@ export function openClass(code) {
 }
 
 // ---------------------------------------------------------------- search and filters
-let searching = 0;
+let searching = 0, found = Promise.resolve();
+/** Names at once; items by id and text as soon as the source has answered. */
 async function search() {
   const typed = $("#search").value.trim(), turn = ++searching;
-  if (typed.length < 2) hits = null;
-  else {
-    await new Promise((done) => setTimeout(done, store.source.mode === "server" ? 180 : 0));
-    if (turn !== searching) return;
-    const answer = await store.source.search(typed).catch(() => null);
-    if (turn !== searching) return;
-    hits = answer;
-  }
+  hits = null;
   rebuild();
+  if (typed.length < 2) return;
+  await new Promise((done) => setTimeout(done, store.source.mode === "server" ? 180 : 0));
+  if (turn !== searching) return;
+  const answer = await store.source.search(typed).catch(() => null);
+  if (turn !== searching) return;
+  hits = answer;
+  rebuild();
+}
+/** Go to what was searched for: a class of that name, else the items. */
+export async function openFound() {
+  const named = () => entries.find((entry) => entry.one) ?? entries[0];
+  if (!named()) await found;
+  if (named()) show(named().view);
 }
 function setStatus(value) {
   statusFilter = value;
@@ -143,7 +150,7 @@ export function startQueue() {
   scroll.addEventListener("scroll", onceAFrame(draw), { passive: true });
   new ResizeObserver(draw).observe(scroll);
   $(".tools").addEventListener("submit", (event) => event.preventDefault());
-  $("#search").addEventListener("input", search);
+  $("#search").addEventListener("input", () => { found = search(); });
   for (const id of ["#size", "#order"]) $(id).addEventListener("change", rebuild);
   $("#clear").addEventListener("click", () => { clearFilters(); $("#search").focus(); });
   $("#resort").addEventListener("click", sortAnew);

@@ -8,12 +8,8 @@ let watching = null;
 
 const seconds = (value) => value < 90 ? `${Math.round(value)} s` : `${Math.round(value / 60)} min`;
 /** What stands on the button before anything runs. */
-export const refineLabel = () => {
-  const { refine } = store.state;
-  if (refine?.state === "running") return "Refining …";
-  if (refine?.state === "done") return "See what changed";
-  return "Refine" + (refine?.expected_seconds ? ` (about ${seconds(refine.expected_seconds)})` : "");
-};
+export const refineLabel = () => ({ running: "Refining …", done: "See what changed" }[store.state.refine?.state] ?? "Refine");
+export const refineTime = () => store.state.refine?.expected_seconds && !["running", "done"].includes(store.state.refine.state) ? `(about ${seconds(store.state.refine.expected_seconds)})` : "";
 function drawLine(refine) {
   const line = $("#refine-line");
   line.hidden = refine?.state !== "running";
@@ -34,6 +30,7 @@ export function follow(refine) {
   store.state.refine = { ...store.state.refine, ...refine };
   drawLine(refine);
   for (const node of document.querySelectorAll(".refine-label")) node.textContent = refineLabel();
+  for (const node of document.querySelectorAll(".refine-time")) node.textContent = refineTime();
   if (refine.state === "running" && watching === null) watching = setTimeout(ask, EVERY);
   if (before === "running" && refine.state === "done") openRefine();
   if (before === "running" && refine.state === "failed") toast(refine.message || "The refine failed.", { trouble: true });
@@ -59,22 +56,39 @@ function lineOf(one) {
   const name = one.name ?? (typeof code === "number" ? nameOf(code) : String(code));
   return `${shortName(name)}${before === undefined ? "" : `: ${whole(before)} → ${whole(after ?? 0)}`}`;
 }
+function moveOf(one) {
+  const [from, to, n] = Array.isArray(one) ? one : [one.from, one.to, one.n], name = (what) => shortName(typeof what === "number" ? nameOf(what) : String(what));
+  return `${name(from)} → ${name(to)}: ${whole(n)}`;
+}
+/** Bring back what was before the last refine that was taken. */
+export async function undoRefine() {
+  try {
+    await store.source.refineEnd("undo");
+    store.facts.clear();
+    await load({ sortAnew: true });
+    toast("The fit before the last refine is back.");
+  } catch (error) { toast(error.message, { trouble: true }); }
+}
 function showDiff(diff) {
   const keys = { Enter: () => end(true), a: () => end(true), t: () => end(false) };
   const panel = openPanel({ title: "What the next fit changes", kind: "wide", keys });
   const lists = Object.entries(WORDS).filter(([key]) => diff[key]?.length).map(([key, word]) => el("section", { class: "diff " + key }, el("h3", { text: `${word} (${whole(diff[key].length)})` }), el("ul", {}, ...diff[key].slice(0, 40).map((one) => el("li", { text: lineOf(one), dir: "auto" })))));
   const changed = diff.changed ?? diff.items ?? 0, number = typeof changed === "number" ? changed : changed.length;
-  const facts = [`${plural(number, "item changes", "items change")} its class.`.replace("change its", number === 1 ? "change its" : "change their"), diff.kept !== undefined ? `All ${plural(diff.kept, "confirmed item")} keep theirs.` : "", diff.k !== undefined ? `${plural(diff.k, "class", "classes")} in all.` : "", diff.sentence ?? ""];
+  const facts = [number === 1 ? "1 item changes its class." : `${whole(number)} items change their class.`, diff.kept !== undefined ? `All ${plural(diff.kept, "confirmed item")} keep theirs.` : "", store.state.refine?.stale ? "You have changed something since it began, so it can't be taken: refine again." : ""];
+  if (diff.moves?.length) lists.push(el("section", { class: "diff" }, el("h3", { text: "Most items went" }), el("ul", {}, ...diff.moves.slice(0, 40).map((one) => el("li", { text: moveOf(one), dir: "auto" })))));
   panel.fill(el("p", { text: facts.filter(Boolean).join(" ") }), lists.length ? el("div", { class: "diffs" }, ...lists) : el("p", { class: "soft", text: "No class grew, shrank, came or went." }));
   panel.act(button("Accept this fit", "Enter", () => end(true), { class: "primary" }), button("Throw it away", "t", () => end(false)), el("span", { class: "soft", text: "Nothing is changed until you accept; closing keeps it for later." }));
   async function end(accepted) {
     panel.close();
     try {
-      await store.source.refineEnd(accepted);
+      await store.source.refineEnd(accepted ? "accept" : "discard");
       store.state.refine = { ...store.state.refine, state: "idle", diff: undefined };
       if (accepted) { store.facts.clear(); await load({ sortAnew: true }); await show({ kind: "overview" }); }
       else follow({ state: "idle" });
       toast(accepted ? "The fit is taken; the queue is sorted anew." : "Thrown away; everything is as it was.");
-    } catch (error) { toast(error.message, { trouble: true }); }
+    } catch (error) {
+      toast(error.message, { trouble: true });
+      if (error.status === 409) load({ sortAnew: false });
+    }
   }
 }

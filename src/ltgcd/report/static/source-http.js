@@ -74,6 +74,6 @@ export function httpSource() {
     apply: (version) => post("/api/apply", { version }),
     refine: (version) => post("/api/refine", { version }),
     refineState: () => get("/api/refine"),
-    refineEnd: (accepted) => post(`/api/refine/${accepted ? "accept" : "discard"}`, {}),
+    refineEnd: (how) => post(`/api/refine/${how}`, {}), // accept, discard or undo
   };
 }
