@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from chromium import chromium
 from PIL import Image, ImageDraw
 
 from ltgcd.common.files import with_metadata
@@ -21,21 +21,9 @@ from ltgcd.report.page import Report, report_html
 from ltgcd.review.corrections import edits_of, read_corrections
 from ltgcd.review.state import begin, replay
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 EVIL = "<img src=x onerror=window.pwned=1></script><script>window.pwned=1</script>"
 NAMES = ["cat", EVIL, "novel-001", "novel-002", "novel-003", "novel-004"]
 SIZES = [30, 20, 25, 6, 1, 3]
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    driver = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install '.[dev]'")
-    if CHROMIUM is None:
-        pytest.skip("no browser: install Debian's chromium, or put one on the PATH")
-    with driver.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 def write_page(folder: Path, kind: str) -> Path:
@@ -103,8 +91,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 class Opened:
     """A page, and everything that went wrong on it."""
 
-    def __init__(self, browser: Any, path: Path, **context: Any) -> None:
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **context})
+    def __init__(self, path: Path, **context: Any) -> None:
+        self.context = chromium().new_context(**{"viewport": {"width": 1280, "height": 900}, **context})
         self.page = self.context.new_page()
         self.troubles: list[str] = []
         self.page.on("console", lambda message: self.troubles.append(message.text) if message.type == "error" else None)
@@ -137,11 +125,11 @@ class Opened:
 
 
 @pytest.fixture
-def open_page(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
+def open_page(pages: dict[str, Path]) -> Iterator[Any]:
     opened: list[Opened] = []
 
     def start(kind: str = "picture", **context: Any) -> Opened:
-        opened.append(Opened(browser, pages[kind], **context))
+        opened.append(Opened(pages[kind], **context))
         return opened[-1]
 
     yield start

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chromium import chromium
 from fake_server import FakeRun, serve
-from test_page import EVIL, browser  # noqa: F401 - the fixture
 
+EVIL = "<img src=x onerror=window.pwned=1></script><script>window.pwned=1</script>"
 RTL = "\u202egnirts\u202c \u2066x"
 LONG = "x" * 10_000
 
@@ -26,10 +27,10 @@ def wait_until(page: Any, expression: str, arg: Any = None) -> None:
 class Served:
     """A page of a made-up run, and everything that went wrong on it."""
 
-    def __init__(self, chromium: Any, run: FakeRun, **context: Any) -> None:
+    def __init__(self, run: FakeRun, **context: Any) -> None:
         self.run, self.server = run, serve(run)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}/"
-        self.context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, **context})
+        self.context = chromium().new_context(**{"viewport": {"width": 1280, "height": 800}, **context})
         self.troubles: list[str] = []
         self.page = self.open()
 
@@ -62,11 +63,11 @@ class Served:
 
 
 @pytest.fixture
-def serve_page(browser: Any) -> Iterator[Any]:  # noqa: F811 - the fixture
+def serve_page() -> Iterator[Any]:
     served: list[Served] = []
 
     def start(run: FakeRun | None = None, **context: Any) -> Served:
-        served.append(Served(browser, run or FakeRun(n=400, classes=9), **context))
+        served.append(Served(run or FakeRun(n=400, classes=9), **context))
         return served[-1]
 
     yield start

@@ -2,8 +2,8 @@
 import { $, el, toast } from "./dom.js";
 
 let open = null;
-export const panelIsOpen = () => open !== null;
-export function closePanel() { open?.close(); }
+export const panelIsOpen = () => open !== null && open.open;
+export function closePanel() { if (panelIsOpen()) open.close(); }
 
 /** Open a panel; `keys` maps keys to what they do while it is open. Gives its body and foot, to be filled. */
 export function openPanel({ title, kind = "", keys = {}, closed = () => null }) {
