@@ -395,3 +395,40 @@ def test_saving_again_does_not_undo_an_update(digits, tmp_path):
     with pytest.raises(InputError, match="updated"):
         model.save(folder)
     assert len(Run(folder).assignments()) == len(x) + 20
+
+
+def test_refine_in_python(digits):
+    x, y, _ = digits
+    ids = [f"d{i}" for i in range(len(x))]
+    frame = pandas.DataFrame(x, index=ids)
+    model = CategoryDiscovery(n_classes=10, epochs=2, rehearsals=0).fit(frame, y)
+    before = model.assignments().set_index("id")
+    novel = next(label for label in model.classes_[::-1] if (before.label == label).sum() > 20)
+    other = next(i for i in ids if before.label[i] != novel and before.status[i] == "novel")
+    unlabelled = [i for i, given in zip(ids, y, strict=True) if given == -1 and before.label[i] == novel][:10]
+    told = {**dict.fromkeys(unlabelled[:8], "wasp"), unlabelled[8]: "junk", other: novel, "nobody": "wasp"}
+    with pytest.warns(UserWarning, match="no item has the id 'nobody'"):
+        assert model.refine(told) is model
+    after = model.assignments().set_index("id")
+    assert (after.label[unlabelled[:8]] == "wasp").all() and (after.status[unlabelled[:8]] == "known").all()
+    assert after.status[unlabelled[8]] == "junk" and after.label[other] == novel
+    assert model.refinement_["kept"] == 9 and len(model.refinement_["refused"]) == 1
+    labelled = [i for i, given in zip(ids, y, strict=True) if given != -1]
+    assert (after.label[labelled] == before.label[labelled]).all(), "labels of the fit stay, too"
+    assert set(model.predict(x[:50])) <= set(model.classes_)
+    # A second time, on top: what was said is still known, and categories are renamed by a table.
+    table = pandas.DataFrame({"category": ["wasp"], "name": ["hornet"]})
+    model.refine(table)
+    again = model.assignments().set_index("id")
+    assert (again.label[unlabelled[:8]] == "hornet").all() and again.status[unlabelled[8]] == "junk"
+
+
+def test_a_refined_model_is_saved_and_loaded(digits, tmp_path):
+    x, y, _ = digits
+    model = CategoryDiscovery(n_classes=10, epochs=1, rehearsals=0).fit(x, y)
+    row = int(np.flatnonzero(model.status_ == "novel")[0])
+    model.refine({row: "wasp", row + 1: "junk"})
+    again = CategoryDiscovery.load(model.save(tmp_path / "m"))
+    assert again.labels_.tolist() == model.labels_.tolist() and again.status_.tolist() == model.status_.tolist()
+    assert again.predict(x).tolist() == model.predict(x).tolist()
+    assert again.refine({row + 2: "wasp"}).labels_[row] == "wasp"

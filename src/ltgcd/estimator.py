@@ -6,6 +6,7 @@ and confidences to the last bit. What `save` writes is a run directory, which ev
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +30,7 @@ from ltgcd.features.cache import FeatureStore
 from ltgcd.report.categories import Category, describe_categories
 from ltgcd.report.layout import places_on_map
 from ltgcd.report.page import Report, report_html
+from ltgcd.review.collection import correct, corrections_table
 from ltgcd.run.directory import PAGE
 from ltgcd.run.save_and_load import load_fitted, save_fitted
 from ltgcd.run.train import described_estimate
@@ -71,7 +73,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     confidence_ : ndarray of float32, shape (N,)
         Probability that the label is right.
     status_ : ndarray of str, shape (N,)
-        "known", "novel" or "unsure": an unsure item's label is more likely wrong than right.
+        "known", "novel", "unsure" (the label is more likely wrong than right) or "junk" (taken out in `refine`).
     classes_ : ndarray, shape (n_classes_,)
         Known classes first, under their own labels, then novel categories by falling number of sure items: numbers
         after the largest known one where labels are numbers, else "novel-001" and so on.
@@ -274,6 +276,40 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         given: Any = [None] * len(x) if y_new is None else y_new
         labels = encode_labels_of_any_kind(given, len(x), self.unlabelled)
         self._hold(add_items(self._held, x, labels, _index_of(X_new), store, self._config.random_state))
+        return self
+
+    def refine(
+        self,
+        corrections: Any,  # noqa: ANN401 - a path, a dict, or a table of any library
+        *,
+        store: FeatureStore | None = None,
+        weights: Path | str | None = None,
+    ) -> CategoryDiscovery:
+        """Fit again with what you say about the last answer: what you confirm never moves, categories keep their names.
+
+        `refinement_` tells what changed (see `ltgcd.review.refine.difference`); rows that can't be applied are in its
+        ``refused``, and warned of.
+
+        Parameters
+        ----------
+        corrections : dict, DataFrame, pyarrow.Table or path
+            ``{id: label}``, or columns ``id, label`` and/or ``category, name``, as a file of ``ltgcd relabel`` has
+            them. An id is as in `assignments`: that of the item, else the number of its row. A label of "junk" takes an
+            item out, None takes back what was said; the name of another class merges a category with it.
+        store, weights
+            As in `fit`, for a model whose last stage was trained.
+        """
+        check_is_fitted(self)
+        views = tail = None
+        if self._held.fitted.regime == "last-stage":
+            if store is None:
+                raise InputError("The last stage of a backbone was trained; give the cached views with store=….")
+            views, tail = cached_views(store, len(self._held.x)), backbone_of(store.key, weights).tail
+        done = correct(self._held, corrections_table(corrections), self._config, views, tail)
+        self.refinement_ = {**done.difference, "refused": done.refused}
+        for row in done.refused:
+            warnings.warn(f"Correction {row['row']} ({row['what']}) is refused: {row['reason']}.", stacklevel=2)
+        self._hold(done.held)
         return self
 
     def _vectors(self, X: ArrayLike, *, reset: bool = False) -> NDArray[np.float32]:

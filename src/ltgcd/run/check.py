@@ -28,10 +28,12 @@ from ltgcd.data.npz import read_npz, write_npz
 from ltgcd.data.parquet import read_parquet, read_table
 from ltgcd.data.sources import read_source
 from ltgcd.features.cache import open_features, skipped_is_as_written
+from ltgcd.review.log import EventLog
 from ltgcd.run.directory import Run
 from ltgcd.run.files import file_is_as_written
 from ltgcd.run.identity import EMPTY
 from ltgcd.run.report import draw_again
+from ltgcd.run.reviewed import RunReview
 from ltgcd.run.train import Notify, silent
 from ltgcd.training.checkpoints import read_tensors
 from ltgcd.training.methods import METHODS
@@ -151,7 +153,8 @@ def _find_unreadable(run: Run, notify: Notify) -> Iterator[Problem]:
     yield from _tried(files.labels, run.labels, AGAIN)
     yield from _tried(files.metrics, run.epochs, "it holds only the curves of training, which nothing else needs")
     if config.get("k") == "auto" or files.estimate.exists():
-        yield from _tried(files.estimate, lambda: _there(run.estimate(), files.estimate, run.finished), AGAIN)
+        needed = run.finished and run.model_files == files  # a refit may have had nothing to estimate
+        yield from _tried(files.estimate, lambda: _there(run.estimate(), files.estimate, needed), AGAIN)
     for path in run.checkpoint_files():
         if not _is_sound(lambda path=path: read_tensors(path)):  # type: ignore[misc]
             yield Problem(path, "is damaged; training goes on from the one before.", _remover(path))
@@ -170,6 +173,7 @@ def _find_problems_of_items(run: Run, notify: Notify) -> Iterator[Problem]:
     """What is wrong with what a finished run keeps of its items, and with what was drawn of them."""
     files, ids = run.files, run.assignments().column("id").combine_chunks()
     yield from _tried(files.assignments, lambda: _all_classes(run), "what an update added is gone: restore it")
+    yield from _find_problems_of_the_review(run)
     if _is_sound(run.labels) and not run.labels_are_settled:
         yield Problem(files.labels, "lacks the labels of an update that was killed.", run.settle_labels)
     for path in run.abandoned_updates():
@@ -200,6 +204,24 @@ def _find_problems_of_items(run: Run, notify: Notify) -> Iterator[Problem]:
         )
     if files.predictions.exists() and not is_sealed(files.predictions, "predictions"):
         yield Problem(files.predictions, "is damaged, or was changed; remove it and run 'ltgcd predict' again.")
+
+
+def _find_problems_of_the_review(run: Run) -> Iterator[Problem]:
+    """What is wrong with what people said, and with the labels that it is about."""
+    lost = list(_tried(run.files.review, lambda: EventLog(run.files.review).kept(), "restore it from a copy"))
+    yield from lost
+    for number in run.states():
+        path = run.state_file(number)
+        yield from _tried(path, lambda number=number: run.read_state(number), AGAIN)  # type: ignore[misc]
+    if not lost and _is_sound(lambda: RunReview.open(run)) and (held := RunReview.open(run)).pending:
+        yield Problem(run.files.assignments, "lacks what was said last; it follows from the review.", _applier(held))
+
+
+def _applier(held: RunReview) -> Callable[[], None]:
+    def apply() -> None:
+        held.apply()
+
+    return apply
 
 
 def notes_on_images(run: Run, notify: Notify) -> list[str]:
@@ -291,12 +313,14 @@ def _all_classes(run: Run) -> None:
     """Refuse a run that lacks classes which an update had added."""
     if not run.files.model.exists():
         return
-    k = int(run.read_model()[1].get("k", 0))
-    for number in range(1, run.updates + 1):
+    description = run.read_model()[1]
+    k, since = int(description.get("k", 0)), int((description.get("note") or {}).get("updates", 0))
+    for number in range(since + 1, run.updates + 1):
         appended = run.read_update(number)
         k += 0 if appended is None else len(appended["prior"])
-    if k != run.class_count():
-        raise InputError(f"{run} has {run.class_count()} classes, but its model and its updates {k}")
+    expected = int(run.assignments_note().get("model_k", run.class_count()))  # people merge and make classes, too
+    if k != expected:
+        raise InputError(f"{run} has {expected} classes, but its model and its updates {k}")
 
 
 def embedded_features(run: Run, ids: pa.StringArray) -> np.ndarray[Any, np.dtype[np.float32]]:

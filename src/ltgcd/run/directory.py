@@ -450,8 +450,10 @@ class Run:
 
     def sealed_files(self) -> list[Path]:
         """What carries a checksum of all its bytes, or can be compared with what was written, as far as it is there."""
-        files = [path for path in self.files if path.suffix not in (".safetensors", ".html")]
-        files += self._updates.glob("[0-9]*/*.parquet")
+        # An event in the log of a review has a digest of its own.
+        files = [path for path in self.files if path.suffix not in (".safetensors", ".html", ".db")]
+        files += [*self._updates.glob("[0-9]*/*.parquet"), *map(self.state_file, self.states())]
+        files += [path for fit in self.fits() for path in self.files_of_fit(fit) if path.suffix in (".toml", ".json")]
         embedded = (self.embedded, *self._updates.glob(f"[0-9]*/{EMBEDDED}"))
         files += [path for folder in embedded for path in sealed_in(folder)]
         return [path for path in files if path.is_file()]
@@ -516,20 +518,21 @@ class Run:
 
     def read_state(self, number: int) -> pa.Table:
         """The labels that the events of a base are about."""
-        path = self._state(number)
+        path = self.state_file(number)
         if not path.is_file():
             raise InputError(f"{self} lacks {path.name}, which its review is about; restore it.")
         return read_table(path)
 
     def write_state(self, number: int, table: pa.Table) -> None:
         """Keep the labels that the events of a base will be about."""
-        write_table(self._state(number), table)
+        write_table(self.state_file(number), table)
 
     def states(self) -> list[int]:
         """Numbers of all bases that there ever were."""
         return sorted(int(path.stem) for path in (self.folder / STATES).glob("[0-9]*.parquet"))
 
-    def _state(self, number: int) -> Path:
+    def state_file(self, number: int) -> Path:
+        """Where the labels are that the events of a base are about."""
         return self.folder / STATES / f"{number:03d}.parquet"
 
     def fits(self) -> list[int]:

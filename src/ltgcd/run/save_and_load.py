@@ -53,6 +53,7 @@ def save_fitted(
     decisive["estimator"] = {
         "classes": held.names(),
         "kind": kind_of(held.classes),
+        "kinds": [kind_of([label]) for label in held.classes],  # a class that was named later may be of another kind
         "parameters": _plain(parameters),
         "columns": list(columns),
     }
@@ -144,7 +145,9 @@ def load_fitted(folder: Path | str, weights: Path | str | None = None) -> Loaded
 def _classes(names: list[str], known: NDArray[np.bool_], kept: dict[str, Any], n_old: int) -> list[Any]:
     """The label of each class as the user has it; what commands have added since has the name that they gave it."""
     kind = kept.get("kind", "str")
-    own = {str(label): KINDS[kind](label) for label in kept.get("classes", ())}
+    labels = list(kept.get("classes", ()))
+    kinds = kept.get("kinds", [kind] * len(labels))
+    own = {str(label): KINDS[of](label) for label, of in zip(labels, kinds, strict=True)}
     classes: list[Any] = []
     for name, is_known in zip(names, known, strict=True):
         if name in own:
