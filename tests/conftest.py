@@ -118,7 +118,7 @@ def train(
     **configured: Any,
 ) -> dict[str, Any]:
     """What `ltgcd train` does, from Python: the run directory is left in `folder`."""
-    from ltgcd.discovery.discover import configure
+    from ltgcd.discovery.task import configure
     from ltgcd.run.discover import summary
     from ltgcd.run.train import regime_for, train_run
     from ltgcd.training.loop import unwatched

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ltgcd.bench.cells import Workshop
 from ltgcd.bench.tables import cell_of, read_settings, read_tables
-from ltgcd.discovery.discover import configure
+from ltgcd.discovery.task import configure
 from ltgcd.run.train import train_run
 
 TABLES = Path(__file__).parents[1] / "tables"

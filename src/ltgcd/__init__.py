@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from ltgcd.data.collection import Collection, Source, Truth
     from ltgcd.data.sources import read_source, write_source
     from ltgcd.data.splits import SplitConfig, draw_split
-    from ltgcd.discovery.discover import Discovery, Task, configure, discover
+    from ltgcd.discovery.discover import Discovery, discover
+    from ltgcd.discovery.task import Task, configure
     from ltgcd.estimator import CategoryDiscovery
     from ltgcd.evaluation.metric import Evaluation, evaluate
     from ltgcd.features.backbones import load_backbone
@@ -32,9 +33,9 @@ _HOME = {
     "Run": "run.directory",
     "Source": "data.collection",
     "SplitConfig": "data.splits",
-    "Task": "discovery.discover",
+    "Task": "discovery.task",
     "Truth": "data.collection",
-    "configure": "discovery.discover",
+    "configure": "discovery.task",
     "discover": "discovery.discover",
     "draw_split": "data.splits",
     "embed": "features.embed",

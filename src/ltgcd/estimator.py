@@ -23,8 +23,9 @@ from ltgcd.common.outputs import check_output, output_path
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.items import Items, Vectors
 from ltgcd.data.python_labels import as_array, encode_labels_of_any_kind, with_novel_labels
-from ltgcd.discovery.discover import DiscoveryConfig, Task, configure, discover
+from ltgcd.discovery.discover import discover
 from ltgcd.discovery.fitted_collection import FittedCollection, add_items, cached_views, check_one_each
+from ltgcd.discovery.task import DiscoveryConfig, Task, configure
 from ltgcd.features.backbones import backbone_of
 from ltgcd.features.cache import FeatureStore
 from ltgcd.report.categories import Category, describe_categories

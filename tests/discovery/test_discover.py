@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from ltgcd.common.errors import InputError
-from ltgcd.discovery.discover import Discovery, Hooks, Task, configure, discover
+from ltgcd.discovery.discover import Discovery, discover
+from ltgcd.discovery.task import Hooks, Task, configure
 from ltgcd.training.checkpoints import Checkpoints
 from ltgcd.training.methods import METHODS
 
@@ -68,7 +69,8 @@ def test_the_model_has_the_callers_numbers() -> None:
 def test_threads_change_nothing(tmp_path: Path) -> None:
     code = (
         "import sys, numpy as np\n"
-        "from ltgcd.discovery.discover import Task, configure, discover\n"
+        "from ltgcd.discovery.discover import discover\n"
+        "from ltgcd.discovery.task import Task, configure\n"
         "held = np.load(sys.argv[1]); found = discover(Task(held['x'], held['y'], 4), configure())\n"
         "np.savez(sys.argv[2], labels=found.labels, confidence=found.confidence, "
         "k=[found.k, found.estimate.low, found.estimate.high])\n"

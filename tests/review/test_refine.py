@@ -10,7 +10,8 @@ import pytest
 
 from ltgcd.common.errors import InputError
 from ltgcd.discovery.assignments import assignments_table
-from ltgcd.discovery.discover import Task, configure, discover
+from ltgcd.discovery.discover import discover
+from ltgcd.discovery.task import Task, configure
 from ltgcd.review.refine import constraints, difference, refine
 from ltgcd.review.state import Review, begin, replay
 

@@ -12,7 +12,7 @@ from conftest import image_bytes
 from ltgcd import CategoryDiscovery
 from ltgcd.common.errors import InputError
 from ltgcd.data.sources import read_source
-from ltgcd.discovery.discover import configure
+from ltgcd.discovery.task import configure
 from ltgcd.features.cache import open_features
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import Embedding, discover_source

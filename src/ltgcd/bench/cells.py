@@ -24,7 +24,7 @@ from ltgcd.data.datasets.base import Pool
 from ltgcd.data.items import Vectors
 from ltgcd.data.sources import read_source
 from ltgcd.data.splits import SplitConfig, as_source, draw_split
-from ltgcd.discovery.discover import configure
+from ltgcd.discovery.task import configure
 from ltgcd.features.backbones import load_backbone
 from ltgcd.features.cache import FeatureStore, open_features
 from ltgcd.features.embed import embed

@@ -172,7 +172,7 @@ def train(
     def work() -> dict[str, Any]:
         from ltgcd.common.errors import InputError
         from ltgcd.data.sources import read_source
-        from ltgcd.discovery.discover import configure
+        from ltgcd.discovery.task import configure
         from ltgcd.features.backbones import trust_backbone
         from ltgcd.features.cache import opened
         from ltgcd.run.discover import summary

@@ -16,8 +16,8 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.discovery.classes import classes_of
-from ltgcd.discovery.discover import DiscoveryConfig
 from ltgcd.discovery.fitted_collection import FittedCollection
+from ltgcd.discovery.task import DiscoveryConfig
 from ltgcd.features.views import CachedViews
 from ltgcd.review.corrections import COLUMNS, edits_of, read_corrections
 from ltgcd.review.refine import Refined, constraints, refine

@@ -29,8 +29,9 @@ from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.discovery.assignments import core
 from ltgcd.discovery.classes import NOTE, Classes, table_of
-from ltgcd.discovery.discover import Discovery, DiscoveryConfig, Hints, Hooks, Task, discover
+from ltgcd.discovery.discover import Discovery, discover
 from ltgcd.discovery.rehearsal import Calibrations
+from ltgcd.discovery.task import DiscoveryConfig, Hints, Hooks, Task
 from ltgcd.features.views import CachedViews
 from ltgcd.review.state import Review
 

@@ -12,7 +12,7 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import Collection, Source, positions
 from ltgcd.data.items import Items, Vectors
-from ltgcd.discovery.discover import DiscoveryConfig, check_class_number, configure
+from ltgcd.discovery.task import DiscoveryConfig, check_class_number, configure
 from ltgcd.features.backbones import check_backbone, default_backbone, load_backbone
 from ltgcd.features.cache import FeatureStore, shown_items
 from ltgcd.features.embed import embed
@@ -81,7 +81,7 @@ def discover_source(
     embedding : Embedding, optional
         How images or texts become vectors.
     method, rehearsals, labels_from, random_state
-        See `ltgcd.discovery.discover.configure`.
+        See `ltgcd.discovery.task.configure`.
     store : FeatureStore, optional
         Cached activations, where the source is a folder of ``ltgcd embed``.
     pictures : callable, optional

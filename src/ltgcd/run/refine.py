@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import LOCK, is_temporary, read_metadata
 from ltgcd.data.collection import UNLABELLED, positions
-from ltgcd.discovery.discover import Hooks
+from ltgcd.discovery.task import Hooks
 from ltgcd.features.backbones import backbone_of
 from ltgcd.features.cache import FeatureStore, opened
 from ltgcd.features.views import CachedViews

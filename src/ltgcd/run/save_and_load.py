@@ -14,8 +14,8 @@ from ltgcd.common.files import read_metadata, with_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
 from ltgcd.data.items import Vectors
 from ltgcd.data.python_labels import KINDS, kind_of, with_novel_labels
-from ltgcd.discovery.discover import DiscoveryConfig
 from ltgcd.discovery.fitted_collection import FittedCollection
+from ltgcd.discovery.task import DiscoveryConfig
 from ltgcd.run.directory import Run
 from ltgcd.run.labels import LABEL_CODES, codes_of_labels
 from ltgcd.run.made_classes import with_made_classes

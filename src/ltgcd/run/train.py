@@ -19,16 +19,9 @@ from ltgcd.data.check import doubts_about
 from ltgcd.data.collection import Collection, Source, positions
 from ltgcd.data.items import Vectors
 from ltgcd.discovery.assignments import assignments_table
-from ltgcd.discovery.discover import (
-    Discovery,
-    DiscoveryConfig,
-    Hooks,
-    Task,
-    check_class_number,
-    configure,
-    discover,
-)
+from ltgcd.discovery.discover import Discovery, discover
 from ltgcd.discovery.rehearsal import Calibrations
+from ltgcd.discovery.task import DiscoveryConfig, Hooks, Task, check_class_number, configure
 from ltgcd.features.backbones import backbone_of
 from ltgcd.features.cache import FeatureStore
 from ltgcd.features.views import CachedViews
