@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ltgcd.cli import bench, check, common, data, discovery, output, refine, run
+from ltgcd.cli import bench, check, common, data, discovery, output, refine, review, run
 from ltgcd.common.processes import is_first_process
 
 app = typer.Typer(
@@ -50,6 +50,7 @@ app.command("estimate-k")(run.estimate_k)
 app.command(cls=common.NamesMethods)(run.train)
 app.command()(discovery.predict)
 app.command()(discovery.update)
+app.command()(review.review)
 app.command()(refine.relabel)
 app.command()(refine.refine)
 app.command()(run.evaluate)

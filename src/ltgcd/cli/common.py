@@ -83,7 +83,7 @@ def report(work: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any]], 
     from ltgcd.common.errors import InputError
 
     try:
-        with _stopped_by_sigterm(), warnings.catch_warnings():
+        with stopped_by_sigterm(), warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = lambda message, *_place, **_rest: status(str(message))  # the place helps no user
             result = work()
@@ -113,7 +113,7 @@ def report(work: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any]], 
 
 
 @contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
+def stopped_by_sigterm() -> Iterator[None]:
     """Take SIGTERM for Ctrl-C: what is half written is removed, and locks are let go. Afterwards it is what it was."""
     if threading.current_thread() is not threading.main_thread():  # only there may a handler be set
         yield

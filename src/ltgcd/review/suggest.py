@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from ltgcd.common.numerics import softmax
 from ltgcd.graph.kmeans import cluster
@@ -208,7 +209,8 @@ def split_proposal(
     sample = np.sort(np.random.RandomState(random_state).permutation(len(rows))[:CLUSTERED])
     if len(rows) < 2:
         return [rows], 0.0
-    centres = normalise(cluster(x[sample], parts, random_state, n_init=4).cluster_centers_)
+    with threadpool_limits(1):  # threads that wait for each other take a hundred times as long on a busy machine
+        centres = normalise(cluster(x[sample], parts, random_state, n_init=4).cluster_centers_)
     cosines = x @ centres.T
     part = cosines.argmax(axis=1)
     both = np.sort(cosines, axis=1)[:, ::-1]

@@ -1,0 +1,221 @@
+"""What the page asks about a review without changing it: rows of a class, proposals, neighbours, search, an audit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ltgcd.common.errors import InputError
+from ltgcd.data.collection import UNLABELLED
+from ltgcd.data.items import Texts
+from ltgcd.discovery.classes import STATUSES
+from ltgcd.review.class_shapes import own_cosines
+from ltgcd.review.state import Event, Review
+from ltgcd.review.suggest import (
+    Order,
+    audit_order,
+    grow,
+    in_order,
+    merge_proposals,
+    neighbours,
+    split_proposal,
+    wilson,
+)
+from ltgcd.server.described import Described
+from ltgcd.server.material import Material
+
+PARTS = ("sure", "unsure", "all")
+FOUND = 1000  # rows of a search
+LONG_TEXT = 20_000  # characters of a text that are sent
+ENOUGH = 3  # confirmed items from which they alone say what a class is like
+AUDITED = 20  # items of a class that are drawn by default
+
+
+def check_class(described: Described, code: int) -> int:
+    """A class that is there, or a sentence."""
+    if code not in described.names:
+        raise InputError(f"There is no class {code}; it may have been merged or taken back.")
+    return code
+
+
+def rows_of_class(described: Described, code: int, part: str = "all", order: Order = "doubtful") -> NDArray[np.int64]:
+    """Rows of a class: its sure items, the unsure ones that lean to it, or both, in an order."""
+    if part not in PARTS or order not in ("doubtful", "centre"):
+        raise InputError("Rows have a part (sure, unsure or all) and an order (doubtful or centre).")
+    now = described.now
+    of_class = now.code == check_class(described, code)
+    chosen = {"sure": now.sure, "unsure": now.status == 2, "all": now.status != 3}[part]
+    rows = np.flatnonzero(of_class & chosen).astype(np.int64)
+    cosine = own_cosines(described.z, rows, now.code[rows], now.members[rows] == code, described.shapes)
+    settled = now.given[rows] | described.labelled[rows]
+    return in_order(order, rows, described.doubt(rows), cosine, settled)
+
+
+def rows_of_status(described: Described, status: str) -> NDArray[np.int64]:
+    """Rows of a status: unsure ones the least doubtful first, others as they stand."""
+    if status not in STATUSES:
+        raise InputError(f"There is no status '{status}'; choose one of {', '.join(STATUSES)}.")
+    rows = np.flatnonzero(described.now.status == STATUSES.index(status)).astype(np.int64)
+    return rows[np.argsort(-described.now.confidence[rows], kind="stable")] if status == "unsure" else rows
+
+
+def described_rows(described: Described, material: Material, rows: NDArray[np.int64]) -> list[dict[str, Any]]:
+    """Id, text, class, status and confidence of some rows."""
+    now, texts = described.now, material.texts(rows)
+    found = []
+    for at, (row, item_id) in enumerate(zip(rows.tolist(), material.ids.take(rows).to_pylist(), strict=True)):
+        one = {
+            "row": row,
+            "id": item_id,
+            "code": int(now.code[row]),
+            "status": STATUSES[int(now.status[row])],
+            "confidence": round(float(now.confidence[row]), 4),
+            "given": bool(now.given[row]),
+        }
+        found.append(one if texts is None else {**one, "text": texts[at][:LONG_TEXT]})
+    return found
+
+
+def neighbours_of(described: Described, row: int, n: int) -> dict[str, Any]:
+    """The items most like an item, and their cosines."""
+    rows, cosines = neighbours(described.z, row, n)
+    return {"rows": rows.tolist(), "cosines": [round(float(cosine), 4) for cosine in cosines]}
+
+
+def merges(described: Described, code: int | None, limit: int = 100) -> list[dict[str, Any]]:
+    """Pairs of classes that may be one, best first; of one class the pairs that it is in."""
+    k = len(described.sizes)
+    has_labels = described.labelled_items > 0
+    sizes = np.where(np.isin(np.arange(k), described.shown), described.shapes.counts, 0)
+    every = merge_proposals(
+        described.similarity, sizes, has_labels, set(described.now.review.distinct), limit if code is None else k * k
+    )
+    found = []
+    for one in every:
+        pair = (one.code, one.into)
+        if code is not None and code not in pair:
+            continue
+        first, second = pair if code is None or code == pair[0] else pair[::-1]
+        why = f"Their centres have a cosine of {one.similarity:.2f}"
+        why += ", and each is the nearest of the other." if one.mutual else "."
+        found.append({"code": first, "other": second, "similarity": round(one.similarity, 3), "why": why})
+    return found[:limit]
+
+
+def split_of(described: Described, code: int, parts: int) -> dict[str, Any]:
+    """A class in parts, the first of which keeps it."""
+    if not 2 <= parts <= 5:
+        raise InputError("A class is split into 2 to 5 parts.")
+    rows = rows_of_class(described, code, "all")
+    stays = described.now.examples[rows] == code
+    found, separation = split_proposal(described.z, np.sort(rows), parts, stays[np.argsort(rows)])
+    return {"parts": [part.tolist() for part in found], "separation": round(separation, 3)}
+
+
+def grown(described: Described, material: Material, code: int, page: int, limit: int) -> dict[str, Any]:
+    """A page of items that may belong to a class, the precision to expect of it, and how many are left behind it."""
+    now, shapes = described.now, described.shapes
+    check_class(described, code)
+    if described.example_shapes.counts[code] >= ENOUGH:  # what people said shows best what the class is like
+        sums, counts = shapes.sums.copy(), shapes.counts.copy()
+        sums[code], counts[code] = described.example_shapes.sums[code], described.example_shapes.counts[code]
+        shapes = dataclasses.replace(shapes, sums=sums, counts=counts)
+    is_open = ~(now.sure & (now.code == code)) & ~now.given & ~described.labelled
+    for rows, other in now.review.rejected:
+        if now.review.target(other) == code:
+            is_open[rows] = False
+    found = grow(described.z, code, now.code, now.confidence, is_open, shapes, material.temperature)
+    here = slice(page * limit, (page + 1) * limit)
+    chance = found.chance[here]
+    return {
+        "rows": found.rows[here].tolist(),
+        "precision": round(float(chance.mean()), 3) if len(chance) else None,
+        "left": max(0, len(found.rows) - (page + 1) * limit),
+    }
+
+
+def search(described: Described, material: Material, q: str) -> dict[str, Any]:
+    """Items whose id or text holds some words, and classes whose name does; upper and lower case are the same."""
+    q = q.strip()
+    if not q:
+        return {"rows": [], "classes": []}
+    hits = pc.match_substring(material.ids, q, ignore_case=True)
+    if isinstance(material.items, Texts):
+        texts = material.items.texts
+        texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+        hits = pc.or_(hits, pc.fill_null(pc.match_substring(texts, q, ignore_case=True), False))
+    rows = np.flatnonzero(np.asarray(hits.to_numpy(zero_copy_only=False), dtype=np.bool_))
+    named = [code for code in described.shown if q.casefold() in described.names[code].casefold()]
+    return {"rows": rows[:FOUND].tolist(), "classes": named}
+
+
+# ---------------------------------------------------------------- audit
+
+
+def machine_codes(review: Review, events: Iterable[Event]) -> NDArray[np.int64]:
+    """Class (N,) that the machine has for each item: the fit's own, with all merges and splits, but no single item's.
+
+    Items that people had given before that fit have none (-1).
+    """
+    code = np.asarray(review.base.column("label").to_numpy(), dtype=np.int64).copy()
+    if "given" in review.base.column_names:
+        code[np.asarray(pc.fill_null(review.base.column("given"), False), dtype=np.bool_)] = UNLABELLED
+    for event in events:
+        if event["op"] == "split":
+            for part, new in zip(event["parts"], event["codes"], strict=True):
+                rows = np.asarray(part, dtype=np.int64)
+                code[rows] = np.where(code[rows] >= 0, new, UNLABELLED)
+    return np.where(code >= 0, review.resolve(code), UNLABELLED)
+
+
+def audit(described: Described, machine: NDArray[np.int64], seed: int, code: int, n: int) -> dict[str, Any]:
+    """The next `n` items to check of a class, in an order of chance, and what those checked before them have told.
+
+    Only what comes before the first unchecked item counts: so it is a random sample, however items got their classes.
+    """
+    check_class(described, code)
+    is_drawn = (machine == code) & ~described.labelled & _was_sure(described)
+    rows = audit_order(machine, is_drawn, seed)
+    checked, right = _checked(described, machine)
+    done = int(np.argmin(np.append(checked[rows], False)))
+    return {"rows": rows[~checked[rows]][:n].tolist(), **_precision(done, int(right[rows[:done]].sum()))}
+
+
+def audit_of_all(described: Described, machine: NDArray[np.int64], seed: int) -> dict[str, Any]:
+    """What the samples of all classes have told so far."""
+    rows = audit_order(machine, ~described.labelled & _was_sure(described), seed)
+    checked, right = _checked(described, machine)
+    own = machine[rows]
+    unchecked = np.cumsum(~checked[rows])
+    start = np.searchsorted(own, own)  # where the class of each row begins
+    before = np.where(start > 0, np.append(0, unchecked)[start], 0)
+    done = rows[unchecked == before]
+    return _precision(len(done), int(right[done].sum()))
+
+
+def _checked(described: Described, machine: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which items (N,) a person has judged, and which of these the machine had right."""
+    now = described.now
+    right = now.given & now.sure & (now.code == machine)
+    checked = now.given.copy()
+    for rows, code in now.review.rejected:
+        rows = rows[machine[rows] == now.review.target(code)]  # noqa: PLW2901
+        checked[rows] = True
+    return checked, right
+
+
+def _was_sure(described: Described) -> NDArray[np.bool_]:
+    """Items that the fit was sure of, whatever people have said since."""
+    status = described.now.review.base.column("status")
+    return np.asarray(pc.not_equal(status, "unsure"), dtype=np.bool_)
+
+
+def _precision(checked: int, right: int) -> dict[str, Any]:
+    low, high = wilson(right, checked)
+    return {"checked": checked, "right": right, "low": round(low, 3), "high": round(high, 3)}

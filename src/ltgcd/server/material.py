@@ -1,0 +1,112 @@
+"""What a run has to show of its items, read once: ids, pictures or texts, places on the map, whitened features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ltgcd.data.collection import UNLABELLED, positions
+from ltgcd.data.items import Items, Kind, Texts
+from ltgcd.report.categories import TEXTS
+from ltgcd.report.layout import tail_sample
+from ltgcd.report.terms import Vocabulary
+from ltgcd.review.class_shapes import class_shapes
+from ltgcd.review.suggest import fitted_temperature, whitened, whitening_of
+from ltgcd.run.directory import Run
+from ltgcd.run.report import features_of, shown_in_order
+
+DRAWN = 150_000  # points on the map; of more items a sample that keeps the tail
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """The items of a run, none of which an edit changes.
+
+    Attributes
+    ----------
+    ids : pyarrow.StringArray
+        Ids of the N items, in the order of the assignments.
+    items : Items or None
+        Their images or texts; None where there are only vectors, or the images are gone.
+    kind : {"image", "text", "vector"}
+        How they are shown.
+    y : ndarray of int64, shape (N,)
+        Labels of the source, -1 for none.
+    z : ndarray of float32, shape (N, d)
+        Whitened features of unit length.
+    xy : ndarray of float32, shape (N, 2)
+        Places on the map.
+    drawn : ndarray of bool, shape (N,)
+        Items that the map draws.
+    temperature : float
+        Of the softmax over cosines, see `ltgcd.review.suggest.fitted_temperature`.
+    estimate : dict or None
+        Of the number of classes.
+    """
+
+    ids: pa.StringArray
+    items: Items | None
+    kind: Kind
+    y: NDArray[np.int64]
+    z: NDArray[np.float32]
+    xy: NDArray[np.float32]
+    drawn: NDArray[np.bool_]
+    temperature: float
+    estimate: dict[str, Any] | None
+
+    @property
+    def labelled(self) -> NDArray[np.bool_]:
+        """Items that were labelled in the source, shape (N,)."""
+        return np.asarray(self.y != UNLABELLED)
+
+    def texts(self, rows: NDArray[np.int64]) -> list[str] | None:
+        """Some of the texts; None where the items are none."""
+        return [str(text) for text in self.items.take(rows)] if isinstance(self.items, Texts) else None
+
+    def vocabulary(self, code: NDArray[np.int64]) -> tuple[Vocabulary, NDArray[np.int64]] | None:
+        """Words of the texts, and the rows that were read: of many a sample that keeps the tail of the classes (N,)."""
+        if not isinstance(self.items, Texts):
+            return None
+        rows = tail_sample(code, TEXTS)
+        return Vocabulary(self.texts(rows) or []), rows
+
+
+def read_material(run: Run, table: pa.Table) -> Material:
+    """Read what a finished run with these assignments has to show."""
+    ids = table.column("id").combine_chunks()
+    labels = run.labels()
+    y = labels.y[positions(ids, labels.ids, f"the labels of {run}", "restore them")]
+    given = run.items()
+    x = features_of(run, ids, None, given)
+    items, _gone = shown_in_order(run, ids, given)
+    known = len(labels.class_names)
+    z = whitened(x, whitening_of(x, y, known, run.seed))
+    code = np.asarray(table.column("label").to_numpy(), dtype=np.int64)
+    drawn = np.zeros(len(ids), dtype=np.bool_)
+    drawn[tail_sample(np.unique(code, return_inverse=True)[1].astype(np.int64), DRAWN, run.seed)] = True
+    return Material(
+        ids=ids,
+        items=items,
+        kind="vector" if items is None else items.kind,
+        y=y,
+        z=z,
+        xy=_places(run, ids, z),
+        drawn=drawn,
+        temperature=fitted_temperature(z, y, class_shapes(z, y, known), run.seed),
+        estimate=run.estimate(),
+    )
+
+
+def _places(run: Run, ids: pa.StringArray, z: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Places on the map that the run keeps; a run whose page was never drawn shows its first two components."""
+    kept = run.places()
+    if kept is not None and not (at := pc.index_in(ids, kept[0])).null_count:
+        return np.asarray(kept[1].xy[at.to_numpy()], dtype=np.float32)
+    flat = np.zeros((len(z), 2), dtype=np.float32)
+    flat[:, : min(2, z.shape[1])] = z[:, :2]
+    return flat

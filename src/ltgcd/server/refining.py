@@ -1,0 +1,123 @@
+"""A refit in the background: begun by the page, watched while it runs, then taken or thrown away."""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from typing import Any
+
+from ltgcd.common.errors import InputError
+from ltgcd.review.log import StaleError
+from ltgcd.run.refine import Proposal, refine_run, undo_refine
+from ltgcd.run.reviewed import BY_REFINE
+from ltgcd.server.session import Session
+
+SECONDS_AN_ITEM = 0.002  # before a refit has been timed: what one took on two cores
+LEAST_SECONDS = 5.0
+
+
+class Refining:
+    """The one refit that may run beside a session.
+
+    Parameters
+    ----------
+    session : Session
+        Whose review becomes the constraints of the next fit.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._lock = threading.Lock()
+        self._state = "idle"
+        self._message = ""
+        self._started = 0.0
+        self._seconds = 0.0
+        self._expected = max(LEAST_SECONDS, SECONDS_AN_ITEM * len(session.material.ids))
+        self._version = 0
+        self._number = 0  # of the refit: one that was thrown away while it ran has no say when it ends
+        self._found: Proposal | None = None
+
+    def state(self) -> dict[str, Any]:
+        """How far it is, and what it would change."""
+        with self._lock:
+            running = self._state == "running"
+            answer: dict[str, Any] = {
+                "state": self._state,
+                "message": self._message,
+                "seconds": round(time.monotonic() - self._started if running else self._seconds, 1),
+                "expected_seconds": round(self._expected, 1),
+            }
+            answer["can_undo"] = self.session.run.written_note().get("by") == BY_REFINE
+            if self._found is not None:
+                answer["diff"] = self._found.refined.difference
+                answer["stale"] = self._version != self.session.held.version
+            return answer
+
+    def begin(self, version: int) -> dict[str, Any]:
+        """Begin a refit of the state that the page has seen."""
+        with self.session.lock:
+            self.session.check_version(version)
+        with self._lock:
+            if self._state == "running":
+                raise InputError("A refit is running already; wait for it, or throw it away.")
+            self._state, self._message, self._found = "running", "reading the run", None
+            self._started, self._version = time.monotonic(), version
+            self._number += 1
+            threading.Thread(target=self._work, args=(self._number,), daemon=True).start()
+        return self.state()
+
+    def _work(self, number: int) -> None:
+        try:
+            found = refine_run(self.session.run, notify=lambda sentence: self._say(number, sentence))
+            self._end(number, "done", "", found)
+        except (InputError, OSError) as error:
+            self._end(number, "failed", " ".join(str(error).split()), None)
+        except Exception as error:
+            traceback.print_exception(error)
+            self._end(number, "failed", "The refit broke off; the terminal of 'ltgcd review' says why.", None)
+
+    def _say(self, number: int, sentence: str) -> None:
+        with self._lock:
+            if number == self._number:
+                self._message = sentence
+
+    def _end(self, number: int, state: str, message: str, found: Proposal | None) -> None:
+        with self._lock:
+            if number != self._number or self._state != "running":
+                return
+            self._state, self._message, self._found = state, message, found
+            self._seconds = time.monotonic() - self._started
+            if found is not None:
+                self._expected = self._seconds
+
+    def accept(self) -> dict[str, Any]:
+        """Take the result: it is written to the run, and the review goes on with it."""
+        with self._lock:
+            found, version = self._found, self._version
+        if found is None:
+            raise InputError("There is no finished refit to take.")
+        session = self.session
+        with session.lock:
+            if version != session.held.version:
+                raise StaleError("The review was changed after this refit had begun; refit again, or throw it away.")
+        with session.writing:
+            found.keep()
+        return self._refitted()
+
+    def undo(self) -> dict[str, Any]:
+        """Bring back what was before the last refit that was taken."""
+        with self.session.writing:
+            undo_refine(self.session.run)
+        return self._refitted()
+
+    def _refitted(self) -> dict[str, Any]:
+        self.session.refitted()
+        return {**self.discard(), "reload": True, "version": self.session.held.version}
+
+    def discard(self) -> dict[str, Any]:
+        """Throw the result away, also that of one that is still running."""
+        with self._lock:
+            self._number += 1
+            self._state, self._message, self._found = "idle", "", None
+        return self.state()

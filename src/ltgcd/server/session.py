@@ -1,0 +1,265 @@
+"""A review of a run in memory: the state that all pages share, and every change to it, one at a time.
+
+What a page is told was done is on the disk. A page says which state its action is about, and is refused if another
+page, or another command, has said something since: nobody overwrites what he has not seen.
+"""
+
+from __future__ import annotations
+
+import getpass
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from ltgcd.common.errors import InputError
+from ltgcd.data.collection import UNLABELLED
+from ltgcd.discovery.classes import JUNK, STATUSES
+from ltgcd.review.log import StaleError
+from ltgcd.review.state import Event
+from ltgcd.run.directory import Run
+from ltgcd.run.report import draw_again
+from ltgcd.run.reviewed import RunReview
+from ltgcd.server import lookups
+from ltgcd.server.described import Described
+from ltgcd.server.history import history
+from ltgcd.server.material import Material, read_material
+from ltgcd.server.thumbnails import Thumbnails
+
+MAGIC = b"LTG1"
+GIVEN, LABELLED, DRAWN = 1, 2, 4  # bits of an item's flags
+MOST_ROWS = 20_000  # rows of an answer; after a larger change the page reads all items again
+TERM_SECONDS = 1.0  # that the first state waits for the words of the texts
+MOST_EVENTS = 10_000  # of an action
+
+
+class Session:
+    """A review that pages look at and edit. All methods may be called from several threads.
+
+    Parameters
+    ----------
+    run : Run
+        A finished run.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.lock = threading.RLock()
+        self.writing = threading.Lock()  # one of us at a time asks for the lock of the run
+        self.held = RunReview.open(run)
+        self._drawing: threading.Thread | None = None
+        self._threads = ThreadpoolController()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Read the items, and describe the classes."""
+        self.material: Material = read_material(self.run, self.held.review.base)
+        self.described = Described(self.material.z, self.material.labelled, self.held.review)
+        self.thumbnails = Thumbnails(self.material.items)
+        self._words = threading.Thread(target=self._read_words, args=(self.material, self.described), daemon=True)
+        self._words.start()
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Session:
+        """The review of the run in a folder, or one sentence about why there is none."""
+        run = Run.open(folder)
+        if not run.finished:
+            raise InputError(f"{folder} is not finished yet; run the same command again to go on with it.")
+        return cls(run)
+
+    def _read_words(self, material: Material, described: Described) -> None:
+        """Count the words of the texts, beside everything else."""
+        found = material.vocabulary(described.now.code)
+        if found is not None:
+            with self.lock:
+                described.set_vocabulary(*found)
+
+    # ------------------------------------------------------------ what there is
+
+    def state(self) -> dict[str, Any]:
+        """All that the page shows at first, without the items."""
+        self._words.join(TERM_SECONDS)
+        with self.lock:
+            self._catch_up()
+            now = self.described.now
+            return {
+                "mode": "server",
+                "run": str(self.run),
+                "title": self.run.folder.resolve().name,
+                "kind": self.material.kind,
+                "n": len(now.code),
+                "audit": lookups.audit_of_all(self.described, self._machine(), self.run.seed),
+                **self._figures(),
+            }
+
+    def _figures(self) -> dict[str, Any]:
+        """What every action may change."""
+        now, held = self.described.now, self.held
+        counts = np.bincount(now.status, minlength=len(STATUSES))
+        counted = {name: int(count) for name, count in zip(STATUSES, counts, strict=True)}
+        counted["given"] = int(now.given.sum())
+        counted["labelled"] = int(self.material.labelled.sum())
+        return {
+            "version": held.version,
+            "base": held.base,
+            "changes": held.pending,
+            "undo": held.can_undo,
+            "redo": held.can_redo,
+            "k": self._class_number(),
+            "counts": counted,
+            "settled": int(((now.examples != UNLABELLED) | (now.status == JUNK)).sum()),
+            "next_code": held.review.next_code,
+            "classes": self.described.classes(),
+        }
+
+    def _class_number(self) -> dict[str, Any]:
+        """The number of classes that are there, and between which numbers the estimate still lies."""
+        there = int((self.described.sizes > 0).sum())
+        estimate = self.material.estimate or {}
+        settled = int((self.described.accepted | self.described.known).sum())
+        low, high = (estimate.get(key) if isinstance(estimate.get(key), int) else there for key in ("low", "high"))
+        return {"k": there, "low": max(min(int(low or 0), there), settled), "high": max(int(high or 0), there)}
+
+    def items(self) -> bytes:
+        """Places, classes, statuses, confidences and flags of all items as one block, see the page's ``readItems``."""
+        with self.lock:
+            now = self.described.now
+            columns = (
+                np.array([len(now.code)], dtype="<u4"),
+                self.material.xy.astype("<f4"),
+                now.code.astype("<i4"),
+                now.status,
+                np.round(255 * now.confidence).astype(np.uint8),
+                self._flags(slice(None)),
+            )
+        return MAGIC + b"".join(column.tobytes() for column in columns)
+
+    def _flags(self, rows: slice | NDArray[np.int64]) -> NDArray[np.uint8]:
+        given, labelled = self.described.now.given[rows], self.material.labelled[rows]
+        flags = GIVEN * given + LABELLED * labelled + DRAWN * self.material.drawn[rows]
+        return np.asarray(flags, dtype=np.uint8)
+
+    def check_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows that are there, or a sentence."""
+        n = len(self.material.ids)
+        if len(rows) and not 0 <= rows.min() <= rows.max() < n:
+            raise InputError(f"There is no such item: rows go from 0 to {n - 1}.")
+        return rows
+
+    def history(self, limit: int) -> list[dict[str, Any]]:
+        """What was done, the last first."""
+        with self.lock:
+            return history(self.held.steps(), self.held.review, limit)
+
+    def audit(self, code: int, n: int) -> dict[str, Any]:
+        """A random sample of a class, and what it has told so far."""
+        with self.lock:
+            return lookups.audit(self.described, self._machine(), self.run.seed, code, n)
+
+    def _machine(self) -> NDArray[np.int64]:
+        events = [kept.event for step in self.held.steps() if step.active for kept in step.events]
+        return lookups.machine_codes(self.held.review, events)
+
+    # ------------------------------------------------------------ changes
+
+    def act(self, events: list[Event], version: int, key: str) -> dict[str, Any]:
+        """Do what a person did in one go; it is on the disk when this returns."""
+        if len(events) > MOST_EVENTS:
+            raise InputError(f"An action has at most {MOST_EVENTS:,} edits; send it in parts.")
+        return self._change(lambda: self.held.act(events, author=_author(), key=key), version, key)
+
+    def undo(self, version: int, key: str) -> dict[str, Any]:
+        """Take back the last action."""
+        return self._change(lambda: self.held.undo(key=key), version, key)
+
+    def redo(self, version: int, key: str) -> dict[str, Any]:
+        """Do again what was taken back last."""
+        return self._change(lambda: self.held.redo(key=key), version, key)
+
+    def _change(self, change: Callable[[], object], version: int, key: str) -> dict[str, Any]:
+        with self.lock:
+            if key and self.held.log.has_key(key):  # sent again, for the first answer was lost
+                self._catch_up()
+                return {"reload": True, **self._figures()}
+            self.check_version(version)
+            try:
+                change()
+            except StaleError:
+                self._catch_up()
+                raise
+            return self._changed()
+
+    def check_version(self, version: int) -> None:
+        """Refuse whoever has not seen the last change."""
+        if version != self.held.version:
+            raise StaleError("Something else was changed meanwhile, in another tab or by a command; look again.")
+
+    def _changed(self) -> dict[str, Any]:
+        with self._threads.limit(limits=1):  # small sums: on a busy machine threads would wait for each other
+            rows = self.described.update(self.held.review)
+        if len(rows) > MOST_ROWS:
+            return {"reload": True, **self._figures()}
+        now = self.described.now
+        return {
+            "rows": rows.tolist(),
+            "codes": now.code[rows].tolist(),
+            "statuses": now.status[rows].tolist(),
+            "flags": self._flags(rows).tolist(),
+            **self._figures(),
+        }
+
+    def _catch_up(self) -> None:
+        """Read again what another process has said since, or the items that it has added."""
+        if self.held.log.version() == self.held.version and self.run.written_note().get("base", 0) == self.held.base:
+            return
+        self.held.refresh()
+        if len(self.held.review) != len(self.material.ids):
+            self._begin()
+        self.described.update(self.held.review)
+
+    def refitted(self) -> None:
+        """Go on with another fit, which the run holds now."""
+        with self.lock:
+            self.held.refresh()
+            self.described.update(self.held.review)
+
+    # ------------------------------------------------------------ into the run
+
+    def apply(self, version: int) -> dict[str, Any]:
+        """Write the labels as they are now into the run; its page is drawn beside."""
+        with self.lock:
+            self.check_version(version)
+        with self.writing, self.run.lock("ltgcd review"), self.lock:
+            self.check_version(version)
+            self.held.apply()
+            answer = self._figures()
+        self.draw()
+        return answer
+
+    def draw(self) -> None:
+        """Draw the page of the run beside everything else."""
+        self.close()
+        self._drawing = threading.Thread(target=self._draw)
+        self._drawing.start()
+
+    def _draw(self) -> None:
+        try:
+            draw_again(self.run, None, None, lambda _stage: None)
+        except (InputError, OSError):  # another command has the run: it draws the page itself, or 'ltgcd report' does
+            return
+
+    def close(self) -> None:
+        """Finish what has been begun."""
+        if self._drawing is not None:
+            self._drawing.join()
+
+
+def _author() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        return ""
