@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,3 +128,15 @@ def test_the_places_in_the_source_that_a_page_names_exist(page: str) -> None:
             missing.append(f"{place}:{name}")
     missing += [f"{room}/" for room in re.findall(r"`(\w+)/", text) if room not in rooms | {"benchmarks", "src"}]
     assert not missing
+
+
+def test_every_room_is_in_the_map_of_the_package() -> None:
+    """The docstring of `ltgcd` is where a newcomer begins; its rooms stand in the order of the layers."""
+    layers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
+    rooms = [name.strip().removeprefix("ltgcd.") for layer in reversed(layers) for name in layer.split("|")]
+    text = ast.get_docstring(ast.parse((SOURCE / "__init__.py").read_text())) or ""
+    told = [name.removesuffix(".py") for name in re.findall(r"^``(\w+(?:\.py)?)``", text, flags=re.M)]
+    assert [room for room in rooms if room != "export"] == told
+    assert {path.stem for path in SOURCE.iterdir() if not path.name.startswith("__") and path.suffix != ".typed"} == {
+        *rooms
+    }

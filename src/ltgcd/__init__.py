@@ -1,6 +1,26 @@
 """Find the categories nobody labelled: generalized category discovery under a long-tailed distribution.
 
-The names below are imported when they are first used, so that ``import ltgcd`` costs next to nothing.
+The rooms, each of which imports only those above it:
+
+================  ======================================================================================================
+``common``        errors, files that are whole or not there, progress, settings
+``data``          what a collection is and where it comes from; splits and datasets
+``features``      from items to vectors: backbones, embedding, the cache
+``graph``         what vectors say of each other: neighbours, density, peaks and their suppression (NMDS), k-means
+``class_number``  how many classes there are
+``training``      losses, selection, the loop; ``training/methods`` has a file for each method and the dict `METHODS`
+``discovery``     `discover`: the whole pipeline as one pure function; rehearsals, adding new items
+``evaluation``    the metric
+``report``        the HTML page; beside it ``export``, the formats of other tools
+``review``        what a person says about a run, and what follows from it
+``run``           the run directory: names of files (``run/paths.py``), who writes them (``run/directory.py:Run``)
+``estimator.py``  `CategoryDiscovery`
+``bench``         the paper's tables
+``cli``           the commands: parse, call, print
+================  ======================================================================================================
+
+Where each equation of the paper is: ``PAPER.md``. The names below are imported when they are first used, so that
+``import ltgcd`` costs next to nothing.
 """
 
 from __future__ import annotations
