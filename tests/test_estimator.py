@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import ltgcd
-from conftest import run_cli
+from conftest import call_cli
 from ltgcd import CategoryDiscovery
 from ltgcd.common.errors import InputError
 from ltgcd.data.digits import digits_source
@@ -153,9 +153,9 @@ def test_what_is_saved_is_a_run_and_knows_everything(digits, fitted, tmp_path):
     new = x[:40] + np.float32(0.01)
     same = CategoryDiscovery.load(folder).update(new).labels_
     assert np.array_equal(same, clone(fitted).fit(x, y).update(new).labels_)
-    done = run_cli("export", folder, "--format", "csv", "--out", tmp_path / "labels.csv", "--json")
+    done = call_cli("export", folder, "--format", "csv", "--out", tmp_path / "labels.csv", "--json")
     assert done.code == 0 and done.json["n"] == len(x), done.err
-    assert run_cli("report", folder, "--json").code == 0
+    assert call_cli("report", folder, "--json").code == 0
     with pytest.raises(InputError, match="another run"):
         CategoryDiscovery(n_classes=10, epochs=1, rehearsals=0).fit(x, y).save(folder)
 
@@ -163,7 +163,7 @@ def test_what_is_saved_is_a_run_and_knows_everything(digits, fitted, tmp_path):
 def test_a_run_of_the_command_can_be_loaded(digits, fitted, tmp_path):
     x, _, _ = digits
     source = ltgcd.write_source(tmp_path / "digits.npz", digits_source())
-    assert run_cli("discover", source, "--out", tmp_path / "run").code == 0
+    assert call_cli("discover", source, "--out", tmp_path / "run").code == 0
     loaded = CategoryDiscovery.load(tmp_path / "run")
     assert loaded.classes_[:6].tolist() == list("012345")
     codes = {name: code for code, name in enumerate(loaded.classes_.tolist())}
@@ -391,7 +391,7 @@ def test_saving_again_does_not_undo_an_update(digits, tmp_path):
     model = CategoryDiscovery(n_classes=10, epochs=1, rehearsals=0).fit(x, y)
     folder = model.save(tmp_path / "m")
     np.savez(tmp_path / "new.npz", x=x[:20] + np.float32(0.01), ids=[f"n{i}" for i in range(20)])
-    assert run_cli("update", folder, tmp_path / "new.npz").code == 0
+    assert call_cli("update", folder, tmp_path / "new.npz").code == 0
     with pytest.raises(InputError, match="updated"):
         model.save(folder)
     assert len(Run(folder).assignments()) == len(x) + 20

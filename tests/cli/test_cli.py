@@ -7,23 +7,28 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import run_cli
+from conftest import call_cli, run_cli
 from ltgcd.data.digits import digits_source
 from ltgcd.data.sources import write_source
 
 
+def cpu_of_children() -> float:
+    """CPU seconds of the processes that have ended: on a shared machine the clock says little."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_demo_runs_from_nothing(tmp_path: Path) -> None:
-    started = time.perf_counter()
+    before = cpu_of_children()
     done = run_cli("demo", "--out", tmp_path / "run", "--json")
     assert done.code == 0, done.err
-    assert time.perf_counter() - started < 60
+    assert cpu_of_children() - before < 60
     result = done.json
     assert {"method", "k", "acc", "balanced_acc", "seconds", "run", "k_estimate", "report"} <= set(result)
     assert 7 <= result["k"] <= 14  # ten digits
@@ -44,20 +49,22 @@ def test_demo_runs_from_nothing(tmp_path: Path) -> None:
     assert {"loss_supervised", "n_selected", "lambda_selected", "held_out_balanced_acc", "seconds"} <= set(lines[-1])
     assert result["balanced_acc"]["old"] > 70
     assert Path(result["report"]).read_text().startswith("<!doctype html>")
-    scored = run_cli("evaluate", run, "--json").json
+    scored = call_cli("evaluate", run, "--json").json
     assert {"acc", "balanced_acc", "many_medium_few", "nmi", "ari", "k", "k_true"} <= set(scored)
     assert scored["balanced_acc"] == result["balanced_acc"]
     assert scored["k_true"] == 10
-    human = run_cli("evaluate", run)
+    human = call_cli("evaluate", run)
     assert human.code == 0
     assert "balanced ACC" in human.out
 
 
 def test_the_same_seed_gives_the_same_labels(tmp_path: Path) -> None:
+    """In this process, which has trained before, and in one of its own."""
     source = write_source(tmp_path / "digits.npz", digits_source())
     tables = []
-    for name in ("a", "b"):
-        assert run_cli("train", source, "--k", 10, "--seed", 3, "--out", tmp_path / name, "--json").code == 0
+    for name, run in (("a", call_cli), ("b", run_cli)):
+        options = ("--k", 10, "--seed", 3, "--epochs", 4, "--out", tmp_path / name, "--json")
+        assert run("train", source, *options).code == 0
         tables.append(pq.read_table(tmp_path / name / "assignments.parquet"))
     assert tables[0].equals(tables[1])
 
@@ -70,53 +77,53 @@ def test_predictions_of_any_tool_can_be_scored(tmp_path: Path) -> None:
     lines = [f"{i},{n}" for i, n in zip(source.collection.ids.to_pylist(), names, strict=True)]
     predictions = tmp_path / "predictions.csv"
     predictions.write_text("\n".join(["id,label", *reversed(lines)]))
-    scored = run_cli("evaluate", predictions, "--truth", truth, "--json")
+    scored = call_cli("evaluate", predictions, "--truth", truth, "--json")
     assert scored.code == 0, scored.err
     assert scored.json["n"] == int((~source.collection.labelled).sum())
     assert scored.json["k"] == 3
     own = tmp_path / "own.csv"
     own.write_text("label,y_true,y\n5,0,\n5,0,\n6,1,\n6,1,\n5,0,0\n")
-    assert run_cli("evaluate", own, "--json").json["balanced_acc"] == {"all": 100.0, "old": 100.0, "new": 100.0}
+    assert call_cli("evaluate", own, "--json").json["balanced_acc"] == {"all": 100.0, "old": 100.0, "new": 100.0}
     own.write_text("label,y_true\n5,0\n5,0\n6,1\n6,0\n")
-    assert run_cli("evaluate", own, "--n-old", 1, "--json").json["acc"]["all"] == pytest.approx(75)
+    assert call_cli("evaluate", own, "--n-old", 1, "--json").json["acc"]["all"] == pytest.approx(75)
 
 
 def test_split_prints_the_promised_keys(npz, tmp_path: Path) -> None:
     path = npz("f.npz", y=np.repeat([0, 1, 2], [20, 12, 8]), y_true=None)
-    done = run_cli("split", path, "--preset", "text-literal", "--lambda", 2, "--out", tmp_path / "s", "--json")
+    done = call_cli("split", path, "--preset", "text-literal", "--lambda", 2, "--out", tmp_path / "s", "--json")
     assert done.code == 0, done.err
     keys = "n_labelled n_unlabelled n_classes n_old lambda_labelled lambda_unlabelled checksum path"
     assert set(keys.split()) <= set(done.json)
     assert Path(done.json["path"]).is_file()
-    assert run_cli("inspect", done.json["path"], "--json").json["n_labelled"] == done.json["n_labelled"]
-    trained = run_cli("train", done.json["path"], "--k", "auto", "--out", tmp_path / "run", "--json").json
+    assert call_cli("inspect", done.json["path"], "--json").json["n_labelled"] == done.json["n_labelled"]
+    trained = call_cli("train", done.json["path"], "--k", "auto", "--out", tmp_path / "run", "--json").json
     assert {"method", "k", "acc", "balanced_acc", "seconds", "run"} <= set(trained)
-    estimate = run_cli("estimate-k", done.json["path"], "--json").json
+    estimate = call_cli("estimate-k", done.json["path"], "--json").json
     assert {"method", "k", "low", "high", "n_old", "seconds", "curve"} <= set(estimate)
     assert all(len(point) == 2 for point in estimate["curve"])
 
 
 def test_datasets_are_listed(tmp_path: Path) -> None:
-    done = run_cli("datasets", "--data", tmp_path, "--json")
+    done = call_cli("datasets", "--data", tmp_path, "--json")
     assert done.code == 0, done.err
     rows = {row["name"]: row for row in done.json["datasets"]}
     assert len(rows) == 11
     assert not any(row["present"] for row in rows.values())
     assert all(row["get"] and row["licence"] for row in rows.values())
-    assert "cifar100" in run_cli("datasets", "--data", tmp_path).out
+    assert "cifar100" in call_cli("datasets", "--data", tmp_path).out
 
 
 def test_without_truth_the_scores_are_null(npz, tmp_path: Path) -> None:
-    done = run_cli("train", npz(y_true=None), "--k", 3, "--out", tmp_path / "run", "--json")
+    done = call_cli("train", npz(y_true=None), "--k", 3, "--out", tmp_path / "run", "--json")
     assert done.code == 0, done.err
     assert done.json["acc"] is None
     assert done.json["balanced_acc"] is None
-    assert run_cli("evaluate", tmp_path / "run").code == 2
+    assert call_cli("evaluate", tmp_path / "run").code == 2
 
 
 @pytest.mark.parametrize("command", ["demo", "split", "evaluate", "inspect", "estimate-k", "train", "datasets"])
 def test_help_has_examples(command: str) -> None:
-    done = run_cli(command, "--help")
+    done = call_cli(command, "--help")
     assert done.code == 0
     assert f"ltgcd {command}" in done.out.split("Examples:")[1]
 
@@ -126,10 +133,11 @@ def test_start_is_instant(code: str) -> None:
     """Under half a second of CPU (best of five, on a shared machine), and without torch."""
     best = float("inf")
     for _ in range(5):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        before = cpu_of_children()
         subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, env=os.environ)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        best = min(best, cpu_of_children() - before)
+        if best < 0.5:
+            break
     assert best < 0.5
     check = f"import sys\n{code}\nassert not {{'torch', 'scipy', 'sklearn'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", check], check=True, stdout=subprocess.DEVNULL)
@@ -194,9 +202,9 @@ def test_an_empty_argument_is_not_the_current_folder(tmp_path: Path) -> None:
 
 
 def test_a_run_is_not_scored_against_another_truth(npz, tmp_path: Path) -> None:
-    assert run_cli("train", npz(), "--k", 3, "--epochs", 1, "--out", tmp_path / "run").code == 0
+    assert call_cli("train", npz(), "--k", 3, "--epochs", 1, "--out", tmp_path / "run").code == 0
     for option in (("--truth", npz()), ("--n-old", 2)):
-        done = run_cli("evaluate", tmp_path / "run", *option, "--json")
+        done = call_cli("evaluate", tmp_path / "run", *option, "--json")
         assert done.code == 2 and "leave out --truth" in done.json["error"]
     # Nor does `predict` write over anything that is not its own.
     run, source = tmp_path / "run", npz("new.npz")
@@ -208,9 +216,9 @@ def test_a_run_is_not_scored_against_another_truth(npz, tmp_path: Path) -> None:
         (run / "items.parquet", "what is its own"),
     ):
         before = out.read_bytes() if out.exists() else None
-        done = run_cli("predict", run, source, "--out", out, "--json")
+        done = call_cli("predict", run, source, "--out", out, "--json")
         assert done.code == 2 and words in done.json["error"], done.json
         assert before == (out.read_bytes() if out.exists() else None)
     for options in ((), ("--out", tmp_path / "new.parquet")):
         for _ in range(2):
-            assert run_cli("predict", run, source, *options).code == 0
+            assert call_cli("predict", run, source, *options).code == 0

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 import ltgcd.features.embed as features_module
-from conftest import image_bytes, run_cli
+from conftest import call_cli, image_bytes
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection, Source
 from ltgcd.data.items import ImageBytes, Texts, Vectors
@@ -279,7 +279,7 @@ def test_wrong_kinds(tmp_path: Path) -> None:
 
 
 def test_vectors_and_texts(tmp_path: Path, npz) -> None:
-    done = run_cli("embed", npz(), "--out", tmp_path / "v", "--json")
+    done = call_cli("embed", npz(), "--out", tmp_path / "v", "--json")
     assert done.code == 0, done.err
     assert (done.json["n"], done.json["dim"]) == (40, 5)
     x = read_source(tmp_path / "v").collection.items.x  # type: ignore[union-attr]
@@ -287,13 +287,13 @@ def test_vectors_and_texts(tmp_path: Path, npz) -> None:
     pytest.importorskip("transformers")
     manifest = tmp_path / "t.csv"
     manifest.write_text("text,label\nmy card is lost,card\nwhere is my card,\nopen an account,\n")
-    done = run_cli("embed", manifest, "--out", tmp_path / "t", "--json")
+    done = call_cli("embed", manifest, "--out", tmp_path / "t", "--json")
     assert done.code == 0, done.err
     x = read_source(tmp_path / "t").collection.items.x  # type: ignore[union-attr]
     assert x.shape == (3, 384)
     unit = x / np.linalg.norm(x, axis=1, keepdims=True)
     assert unit[0] @ unit[1] > unit[0] @ unit[2]
-    assert run_cli("embed", manifest, "--views", 2, "--out", tmp_path / "u").code == 2
+    assert call_cli("embed", manifest, "--views", 2, "--out", tmp_path / "u").code == 2
 
 
 def test_openvino_gives_the_same_features(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from conftest import fails, image_bytes, run_cli
+from conftest import call_cli, fails, image_bytes
 from ltgcd.cli import app
 from ltgcd.common.errors import InputError
 from ltgcd.data.sources import read_source
@@ -324,6 +324,6 @@ def test_every_command_that_writes_is_told_who_holds_the_run(run: Path, finished
             ("update", run, old), ("predict", run, old), ("report", run), ("discover", old, "--out", run),
             ("train", old, "--out", run), ("check", run, "--repair"),
         ):  # fmt: skip
-            done = run_cli(*arguments, "--json")
+            done = call_cli(*arguments, "--json")
             assert done.code == 2, arguments
             assert f"is being written to by ltgcd update (process {os.getpid()})" in done.json["error"]

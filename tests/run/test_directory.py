@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import ROOT, run_cli, train
+from conftest import ROOT, call_cli, run_cli, train
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import locked
 from ltgcd.data.digits import digits_source
@@ -106,14 +106,14 @@ def test_a_foreign_folder_is_never_taken(tmp_path: Path) -> None:
 )
 def test_a_refused_discover_takes_no_folder(tmp_path: Path, arguments: tuple[str, str]) -> None:
     source = write_source(tmp_path / "digits.npz", digits_source())
-    done = run_cli("discover", source, *arguments, "--out", tmp_path / "run", "--json")
+    done = call_cli("discover", source, *arguments, "--out", tmp_path / "run", "--json")
     assert done.code == 2, done.err
     assert not (tmp_path / "run").exists()
 
 
 def test_what_can_be_refused_is_refused_before_anything_is_embedded(image_folder: Path, tmp_path: Path) -> None:
     for arguments in (("--k", "1"), ("--backbone", "minilm"), ("--backbone", "nonsense")):
-        done = run_cli("discover", image_folder, *arguments, "--out", tmp_path / "run", "--json")
+        done = call_cli("discover", image_folder, *arguments, "--out", tmp_path / "run", "--json")
         assert done.code == 2, done.err
         assert "· embedding" not in done.err
         assert not (tmp_path / "run").exists()
@@ -149,7 +149,7 @@ def test_two_updates_at_once_lose_nothing(tmp_path: Path) -> None:
     x = (np.eye(4, 8)[true] * 4 + random.randn(200, 8)).astype(np.float32)
     y = np.where((true < 3) & (random.rand(200) < 0.5), true, -1)
     np.savez(tmp_path / "first.npz", x=x, y=y, ids=[f"a{i}" for i in range(200)])
-    done = run_cli("discover", tmp_path / "first.npz", "--k", 4, "--out", tmp_path / "run", "--json")
+    done = call_cli("discover", tmp_path / "first.npz", "--k", 4, "--out", tmp_path / "run", "--json")
     assert done.code == 0, done.err
     for name in "bc":
         np.savez(tmp_path / f"{name}.npz", x=x[:30] + random.randn(30, 8) * 0.1, ids=[f"{name}{i}" for i in range(30)])
@@ -170,14 +170,14 @@ def test_two_updates_at_once_lose_nothing(tmp_path: Path) -> None:
     for name, code in zip("bc", codes, strict=True):
         assert (f"{name}0" in ids) == (code == 0)
         if code:  # told to wait: the same command again
-            assert run_cli("update", tmp_path / "run", tmp_path / f"{name}.npz").code == 0
+            assert call_cli("update", tmp_path / "run", tmp_path / f"{name}.npz").code == 0
     ids = set(Run(tmp_path / "run").assignments().column("id").to_pylist())
     assert {"a0", "b29", "c29"} <= ids and len(ids) == 260
 
 
 def test_vectors_that_no_answer_can_come_from_take_no_folder(tmp_path: Path) -> None:
     np.savez(tmp_path / "zero.npz", x=np.zeros((30, 4), np.float32), y=np.where(np.arange(30) < 10, 0, -1))
-    done = run_cli("train", tmp_path / "zero.npz", "--k", 2, "--out", tmp_path / "run", "--json")
+    done = call_cli("train", tmp_path / "zero.npz", "--k", 2, "--out", tmp_path / "run", "--json")
     assert done.code == 2 and "are zero" in done.json["error"], done.err
     assert not (tmp_path / "run").exists()
 
@@ -191,10 +191,10 @@ def test_a_damaged_part_of_an_old_update_does_not_spoil_the_next(tmp_path: Path)
     for name in "bc":
         np.savez(tmp_path / f"{name}.npz", x=x[:20] + random.randn(20, 8) * 0.1, ids=[f"{name}{i}" for i in range(20)])
     run = tmp_path / "run"
-    assert run_cli("discover", tmp_path / "a.npz", "--k", 4, "--out", run).code == 0
-    assert run_cli("update", run, tmp_path / "b.npz").code == 0
+    assert call_cli("discover", tmp_path / "a.npz", "--k", 4, "--out", run).code == 0
+    assert call_cli("update", run, tmp_path / "b.npz").code == 0
     (run / "updates" / "001" / "split.parquet").write_bytes(b"PAR1 no more")
-    done = run_cli("update", run, tmp_path / "c.npz", "--json")
+    done = call_cli("update", run, tmp_path / "c.npz", "--json")
     labels, table = Run(run).labels(), Run(run).assignments()
     assert len(labels.ids) == len(table), "the labels and the assignments are of the same items"
     assert done.code == 0 and len(table) == 200, done.err

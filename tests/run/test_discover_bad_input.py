@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import LATIN1, Npz, fails, image_bytes, run_cli
+from conftest import LATIN1, Npz, call_cli, fails, image_bytes
 from ltgcd.common.errors import InputError
 from ltgcd.data.sources import read_source
 from ltgcd.run.directory import Run
@@ -110,7 +110,7 @@ def test_broken_sources(name: str, npz: Npz, image_folder: Path, tmp_path: Path)
 def test_tiny_sources_end_in_a_run_or_in_a_sentence(n: int, npz: Npz, tmp_path: Path) -> None:
     x = np.random.RandomState(0).randn(n, 4).astype(np.float32)
     source = npz(x=x, y=np.where(np.arange(n) == 0, 0, -1), y_true=None)
-    done = run_cli("discover", source, "--out", tmp_path / "run", "--json")
+    done = call_cli("discover", source, "--out", tmp_path / "run", "--json")
     assert done.code in (0, 2), done.err
     assert "Traceback" not in done.err
     assert ("error" in done.json) == (done.code == 2)

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from tests.conftest import run_cli
 
+from conftest import Npz, call_cli
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import Source
 from ltgcd.data.digits import digits_source
-from ltgcd.data.sources import read_source, write_source
+from ltgcd.data.sources import read_source
 from ltgcd.run.discover import Embedding, discover_source
 
 KEYS = {"k", "low", "high", "known", "novel", "unsure", "report", "run"}
@@ -32,7 +32,7 @@ def blobs(n: int, noise: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray, 
 def test_vectors_through_the_command(tmp_path: Path) -> None:
     x, y, true = blobs(900, 1.1)
     np.savez(tmp_path / "blobs.npz", x=x, y=y, y_true=true)
-    done = run_cli("discover", tmp_path / "blobs.npz", "--out", tmp_path / "run", "--json")
+    done = call_cli("discover", tmp_path / "blobs.npz", "--out", tmp_path / "run", "--json")
     assert done.code == 0, done.err
     result = done.json
     assert set(result) >= KEYS
@@ -54,7 +54,7 @@ def test_vectors_through_the_command(tmp_path: Path) -> None:
     assert (status[old] == "unsure").sum() >= 5
     assert wrong[old & (status == "unsure")].mean() > 2 * wrong[old & (status != "unsure")].mean()
     # The same command again computes nothing and says the same.
-    again = run_cli("discover", tmp_path / "blobs.npz", "--out", tmp_path / "run", "--json")
+    again = call_cli("discover", tmp_path / "blobs.npz", "--out", tmp_path / "run", "--json")
     assert {k: v for k, v in again.json.items() if k != "seconds"} == {
         k: v for k, v in result.items() if k != "seconds"
     }
@@ -66,7 +66,7 @@ def test_new_items_get_calibrated_labels_too(tmp_path: Path) -> None:
     discover_source(read_source(tmp_path / "blobs.npz"), tmp_path / "run", k=6)
     new, _, _ = blobs(200, 1.5, seed=1)
     np.savez(tmp_path / "new.npz", x=new, y=np.full(200, -1))
-    done = run_cli("predict", tmp_path / "run", tmp_path / "new.npz", "--json")
+    done = call_cli("predict", tmp_path / "run", tmp_path / "new.npz", "--json")
     assert done.code == 0, done.err
     assert done.json["n"] == 200
     assert done.json["unsure"] > 0
@@ -84,22 +84,22 @@ def test_pictures_with_a_broken_one(tmp_path: Path) -> None:
         Image.fromarray(pixels).save(path)
     (tmp_path / "photos" / "unlabelled" / "broken.png").write_bytes(b"no picture")
     arguments = ("discover", tmp_path / "photos", "--out", tmp_path / "run", "--image-size", "32", "--json")
-    done = run_cli(*arguments)
+    done = call_cli(*arguments)
     assert done.code == 0, done.err
     assert done.json["skipped"] == 1
     assert done.json["known"] + done.json["novel"] + done.json["unsure"] == 36
     assert "broken.png" in (tmp_path / "run" / "features" / "skipped.csv").read_text()
     assert "data:image" in Path(done.json["report"]).read_text()
-    again = run_cli(*arguments)
+    again = call_cli(*arguments)
     assert again.code == 0, again.err
 
 
-def test_other_data_in_the_same_folder_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
-    source = write_source(tmp_path / "digits.npz", digits_source())
-    done = run_cli("discover", source, "--k", "10", "--out", tmp_path / "run", "--json")
+def test_other_data_in_the_same_folder_is_refused_and_nothing_is_lost(npz: Npz, tmp_path: Path) -> None:
+    source = npz()
+    done = call_cli("discover", source, "--k", "3", "--out", tmp_path / "run", "--json")
     assert done.code == 0, done.err
     before = (tmp_path / "run" / "assignments.parquet").read_bytes()
-    other = run_cli("discover", source, "--k", "11", "--out", tmp_path / "run", "--json")
+    other = call_cli("discover", source, "--k", "4", "--out", tmp_path / "run", "--json")
     assert other.code == 2
     assert "another run" in json.loads(other.out)["error"]
     assert (tmp_path / "run" / "assignments.parquet").read_bytes() == before
@@ -127,11 +127,11 @@ def photos(folder: Path, first: int) -> Path:
 def test_another_source_is_refused_before_it_is_embedded(tmp_path: Path) -> None:
     """A folder that holds another run is left as it is: nothing is embedded into it."""
     run, mine, other = tmp_path / "run", photos(tmp_path / "mine", 0), photos(tmp_path / "other", 100)
-    first = run_cli("discover", mine, "--k", 3, "--image-size", 32, "--out", run, "--json")
+    first = call_cli("discover", mine, "--k", 3, "--image-size", 32, "--out", run, "--json")
     assert first.code == 0, first.err
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     for arguments in ((other, "--k", 3), (mine, "--k", 4), (mine, "--k", 3, "--seed", 1)):
-        done = run_cli("discover", *arguments, "--image-size", 32, "--out", run, "--json")
+        done = call_cli("discover", *arguments, "--image-size", 32, "--out", run, "--json")
         assert done.code == 2 and "another run" in done.json["error"], done.err
         assert "· embedding" not in done.err
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
