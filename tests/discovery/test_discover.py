@@ -13,10 +13,12 @@ import pytest
 import torch
 
 from ltgcd.common.errors import InputError
-from ltgcd.discovery.discover import Discovery, discover
+from ltgcd.data.order import content_order
+from ltgcd.discovery.discover import Discovery, _caller_numbers, discover
 from ltgcd.discovery.task import Hooks, Task, configure
 from ltgcd.training.checkpoints import Checkpoints
 from ltgcd.training.methods import METHODS
+from ltgcd.training.problem import Problem
 
 
 def blobs(n: int = 240, seed: int = 0, classes: int = 6, old: int = 4) -> tuple[np.ndarray, np.ndarray]:
@@ -64,6 +66,16 @@ def test_the_model_has_the_callers_numbers() -> None:
         predicted = found.fitted.predict(VectorViews(x)).argmax(axis=1)
         free = y < 0
         assert (predicted == found.labels)[free].mean() > (0.85 if method == "ltgcd" else 0.999), method
+
+
+def test_novel_categories_come_by_their_sure_items() -> None:
+    """Unsure items are counted in no category: a large one that nobody is sure of is not novel-001."""
+    labels = np.repeat([0, 1, 2, 3], [2, 5, 3, 4])
+    unsure = np.isin(np.arange(14), [3, 4, 5, 6, 12, 13])  # four of category 1, two of category 3
+    answer = Discovery(4, 1, labels, np.ones(14, np.float32), unsure)
+    y = np.where(np.arange(14) == 0, 0, -1)
+    numbers = _caller_numbers(answer, Problem(np.eye(14, dtype=np.float32), y, 1, 4), content_order(np.eye(14), y, 1))
+    assert numbers.tolist() == [0, 2, 3, 1]
 
 
 def test_threads_change_nothing(tmp_path: Path) -> None:
