@@ -5,6 +5,7 @@ The rooms, each of which imports only those above it:
 ================  ======================================================================================================
 ``common``        errors, files that are whole or not there, progress, settings
 ``data``          what a collection is and where it comes from; splits and datasets
+``engine``        where work runs: in this process or in workers
 ``features``      from items to vectors: backbones, embedding, the cache
 ``graph``         what vectors say of each other: neighbours, density, peaks and their suppression (NMDS), k-means
 ``class_number``  how many classes there are
@@ -15,6 +16,7 @@ The rooms, each of which imports only those above it:
 ``review``        what a person says about a run, and what follows from it
 ``run``           the run directory: names of files (``run/paths.py``), who writes them (``run/directory.py:Run``)
 ``estimator.py``  `CategoryDiscovery`
+``server``        the page of a review, served to a browser
 ``bench``         the paper's tables
 ``cli``           the commands: parse, call, print
 ================  ======================================================================================================
