@@ -106,11 +106,13 @@ def test_by_default_workers_come_where_the_rest_would_take_longer(
     assert [engine._workers_that_pay(seconds) for seconds in (6.8, 6.9)] == [1, 8]
     monkeypatch.setattr(engine, "available_cores", lambda: 2)
     monkeypatch.setattr(engine, "START_SECONDS", 0.0)
+    monkeypatch.setattr(engine, "SAID_SECONDS", 0.0)
     heard = run(partial(errands.make, tmp_path), workers=None)
     made = done(tmp_path)
     assert made.pop(0)[0] == os.getpid()
     assert os.getpid() not in {process for process, _ in made.values()}
     assert (sorted(made), heard.items) == ([1, 2, 3, 4, 5], 12)
+    assert heard.sentences[0] == "the 10 others will take about 0 s"
 
 
 def test_no_more_workers_than_a_container_has_time_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import pytest
 from conftest import LATIN1, Npz, call_cli, fails, image_bytes
 from ltgcd.common.errors import InputError
 from ltgcd.data.sources import read_source
+from ltgcd.features.cache import open_features
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import Embedding, discover_source
 from ltgcd.run.update import update_run
@@ -92,6 +93,8 @@ BROKEN: dict[str, tuple[Callable[[Makers], Any], str]] = {
     "k too large": (lambda m: [m.npz(), "--k", "41"], "K = 41 is impossible"),
     "k in words": (lambda m: [m.npz(), "--k", "ten"], "--k takes 'auto'"),
     "views of vectors": (lambda m: [m.npz(), "--views", "4"], "taken as they are"),
+    "unknown quality": (lambda m: [m.photos, "--quality", "perfect"], "There is no quality 'perfect'; choose quick"),
+    "quality of vectors": (lambda m: [m.npz(), "--quality", "best"], "leave out --quality for vectors"),
     "unknown engine": (lambda m: [m.photos, "--engine", "steam"], "engine"),
 }
 
@@ -134,6 +137,23 @@ def photos(tmp_path: Path) -> Path:
 
 def arguments(photos: Path) -> tuple[object, ...]:
     return ("discover", photos, "--out", photos.parent / "run", "--image-size", "32", "--k", "3")
+
+
+def test_the_quality_decides_backbone_and_size_unless_they_are_given(photos: Path, tmp_path: Path) -> None:
+    both = "efficientnet_lite0+efficientnet_lite2"
+    assert Embedding().model("image") == ("efficientnet_lite2", 128)
+    assert Embedding(quality="quick").model("image") == ("efficientnet_lite2", 128)
+    assert Embedding(quality="best").model("image") == (both, 260)
+    assert Embedding(quality="best", image_size=64).model("image") == (both, 64)
+    assert Embedding(quality="standard", backbone="dino_vits16").model("image") == ("dino_vits16", 192)
+    assert Embedding(image_size=64).model("text") == ("minilm", None)
+    discover_source(read_source(photos), tmp_path / "run", k=3, embedding=Embedding(quality="standard"))
+    key = open_features(Run(tmp_path / "run").embedded).key
+    assert (key["backbone"], key["image_size"]) == ("efficientnet_lite2", 192)
+    # A run goes on at the quality that it was begun with.
+    assert "it differs in: activation_shape, image_size" in fails(
+        "discover", photos, "--out", tmp_path / "run", "--k", "3", "--quality", "quick"
+    )
 
 
 def test_a_source_that_was_replaced_meanwhile(photos: Path, tmp_path: Path) -> None:

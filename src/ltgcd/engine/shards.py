@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain, islice
 from typing import TypeVar
 
+from ltgcd.common.progress import time_left
 from ltgcd.engine.pool import NotForWorkers, run_in_workers
 from ltgcd.engine.threads import available_cores, torch_threads
 
@@ -22,6 +23,7 @@ Shard = TypeVar("Shard")
 Advance = Callable[[int], None]
 Function = Callable[[Shard, Advance], None]
 
+SAID_SECONDS = 10.0  # what takes less is not announced
 START_SECONDS = 6.0  # until a worker has imported torch, and transformers for texts, and has got its model
 
 
@@ -50,7 +52,7 @@ def map_shards(
         Items in all shards, of which the function reports how many are done.
     workers : int, optional
         Worker processes; 1 is this process alone. By default this process does the first shard, and sees by the time it
-        took whether one worker a core would be done sooner with the others, start included.
+        took whether one worker a core would be done sooner with the others, start included, and how long they take.
     advance : callable
         Told how many more items are done; fewer than none where a worker died over them.
     notify : callable
@@ -62,7 +64,11 @@ def map_shards(
         if workers is None:
             function = prepare()
             seconds, items = _timed(function, islice(waiting, 1), advance)
-            workers = _workers_that_pay(seconds / max(items, 1) * (total - items))
+            left = seconds / max(items, 1) * (total - items)
+            workers = _workers_that_pay(left)
+            takes = left / workers + (START_SECONDS if workers > 1 else 0)
+            if takes >= SAID_SECONDS:
+                notify(f"the {total - items:,} others will take about {time_left(takes)}")
         if workers > 1 and (following := next(waiting, None)) is not None:
             waiting = chain([following], waiting)
             try:

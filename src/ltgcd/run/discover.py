@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import Collection, Source, positions
-from ltgcd.data.items import Items, Vectors
+from ltgcd.data.items import Items, Kind, Vectors
 from ltgcd.discovery.task import DiscoveryConfig, check_class_number, configure
 from ltgcd.features.backbones import check_backbone, default_backbone, load_backbone
 from ltgcd.features.cache import FeatureStore, shown_items
@@ -22,7 +22,13 @@ from ltgcd.run.evaluate import accuracies
 from ltgcd.run.report import draw_report
 from ltgcd.run.train import Finished, Notify, regime_for, run_config, silent, train_run, vectors
 
-IMAGE_SIZE = 128  # four times faster than the network's own size, and as good for small pictures
+# Backbone and side of an image in pixels. With OpenVINO on a CPU the second takes twice as long as the first, and the
+# third six times.
+QUALITIES = {
+    "quick": ("efficientnet_lite2", 128),
+    "standard": ("efficientnet_lite2", 192),
+    "best": ("efficientnet_lite0+efficientnet_lite2", 260),
+}
 
 
 @dataclass(frozen=True)
@@ -32,9 +38,9 @@ class Embedding:
     Attributes
     ----------
     backbone : str or None
-        A name of `ltgcd.features.backbones.NAMES`; by default one that needs no download.
-    image_size : int
-        Side of an image for the backbone, in pixels.
+        As `load_backbone` takes it; by default that of the quality for images, and "minilm" for texts.
+    image_size : int or None
+        Side of an image for the backbone, in pixels; by default that of the quality.
     views : int
         Training views an image: with 2 or more the last stage of the backbone is trained.
     weights : path or None
@@ -43,14 +49,29 @@ class Embedding:
         What computes, as `embed` takes it.
     workers : int or None
         Processes that share the work, as `embed` takes it.
+    quality : {"quick", "standard", "best"} or None
+        How much time images are worth: one of `QUALITIES`, quick by default.
     """
 
     backbone: str | None = None
-    image_size: int = IMAGE_SIZE
+    image_size: int | None = None
     views: int = 0
     weights: Path | None = None
     engine: str = "auto"
     workers: int | None = None
+    quality: str | None = None
+
+    def model(self, kind: Kind) -> tuple[str, int | None]:
+        """Name of the backbone for a kind of item, and the side of an image; a sentence if that can't be."""
+        if kind != "image":
+            if self.quality is not None:
+                raise InputError(f"Only images can be looked at more closely; leave out --quality for {kind}s.")
+            return self.backbone or default_backbone(kind), None
+        name = self.quality or "quick"
+        if name not in QUALITIES:
+            raise InputError(f"There is no quality '{name}'; choose {', '.join(QUALITIES)}.")
+        backbone, size = QUALITIES[name]
+        return self.backbone or backbone, size if self.image_size is None else self.image_size
 
 
 def discover_source(
@@ -150,6 +171,7 @@ def _configured(
 ) -> DiscoveryConfig:
     """The configuration of the run, with everything checked that needs no features."""
     kind = source.collection.items.kind
+    backbone, _ = embedding.model(kind)
     if kind == "vector":
         if embedding.views or embedding.backbone or embedding.weights:
             raise InputError(
@@ -158,7 +180,7 @@ def _configured(
             )
         regime = regime_for("auto", method, store)
     else:
-        check_backbone(embedding.backbone or default_backbone(kind), kind, embedding.views)
+        check_backbone(backbone, kind, embedding.views)
         regime = "last-stage" if embedding.views else "frozen"
     return configure(
         method,
@@ -178,8 +200,8 @@ def _embedded(
     collection = source.collection
     kind = collection.items.kind
     notify(f"embedding {len(collection):,} {kind}s")
-    size = embedding.image_size if kind == "image" else None
-    backbone = load_backbone(embedding.backbone or default_backbone(kind), image_size=size, weights=embedding.weights)
+    name, size = embedding.model(kind)
+    backbone = load_backbone(name, image_size=size, weights=embedding.weights)
     engine = embedding.engine if kind == "image" else "auto"
     done = embed(
         source,
