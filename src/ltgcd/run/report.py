@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def draw_report(
     pictures: Pictures | None = None,
     title: str | None = None,
     progress: Callable[[str], None] = lambda _stage: None,
+    writing: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Path:
     """Draw the page of a finished run, and keep where each item stands on the map: it stands there from then on.
 
@@ -52,6 +54,8 @@ def draw_report(
         Name of the run; by default that of its folder.
     progress : callable
         Told the name of each stage as it starts.
+    writing : callable
+        Gives a context in which files are written: by who has no lock, one that takes it.
     """
     ids, note, labels = table.column("id").combine_chunks(), read_metadata(table.schema), run.labels()
     n_old = int(note.get("n_old", len(labels.class_names)))
@@ -64,7 +68,7 @@ def draw_report(
             collection=shown,
             features=x,
             assignments=table,
-            places=_places(run, table, x, progress),
+            places=_places(run, table, x, progress, writing),
             k_estimate=estimate,
             calibration_error=note.get("calibration_error"),
             calibration_chance=note.get("calibration_chance"),
@@ -75,11 +79,18 @@ def draw_report(
         ),
         progress,
     )
-    run.write_report(html)
+    with writing():
+        run.write_report(html)
     return run.report
 
 
-def _places(run: Run, table: pa.Table, x: NDArray[np.floating], progress: Callable[[str], None]) -> Places:
+def _places(
+    run: Run,
+    table: pa.Table,
+    x: NDArray[np.floating],
+    progress: Callable[[str], None],
+    writing: Callable[[], AbstractContextManager[None]],
+) -> Places:
     """Places on the map: those that the run keeps, where it has one for every item, else laid out and kept."""
     ids, kept = table.column("id").combine_chunks(), run.places()
     if kept is not None and not (at := pc.index_in(ids, kept[0])).null_count:
@@ -87,7 +98,8 @@ def _places(run: Run, table: pa.Table, x: NDArray[np.floating], progress: Callab
     progress(f"drawing the map of {len(ids):,} items")
     labels = np.asarray(table.column("label").to_numpy(), dtype=np.int64)
     places = places_on_map(x, labels, run.seed)
-    run.write_places(ids, places)
+    with writing():
+        run.write_places(ids, places)
     return places
 
 
@@ -123,9 +135,16 @@ def report_run(
         return draw_again(run, source, features, progress)
 
 
-def draw_again(run: Run, source: Path | None, features: Path | None, progress: Callable[[str], None]) -> dict[str, Any]:
-    """What `report_run` does, for who has the lock of the run."""
-    run.settle_labels()  # an update may have been killed before it had added its own
+def draw_again(
+    run: Run,
+    source: Path | None,
+    features: Path | None,
+    progress: Callable[[str], None],
+    writing: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> dict[str, Any]:
+    """What `report_run` does, for who has the lock of the run, or takes it by `writing` while something is written."""
+    with writing():
+        run.settle_labels()  # an update may have been killed before it had added its own
     table = run.assignments()
     ids = table.column("id").combine_chunks()
     given = read_source(source, notify=progress).collection if source is not None else run.items()
@@ -135,7 +154,7 @@ def draw_again(run: Run, source: Path | None, features: Path | None, progress: C
     shown, gone = shown_in_order(run, ids, given, source)
     if gone:
         progress(gone_sentence(run, gone, len(ids)))
-    path = draw_report(run, table, x, shown, progress=progress)
+    path = draw_report(run, table, x, shown, progress=progress, writing=writing)
     return {"report": str(path), "n": len(table), "n_gone": gone, "bytes": path.stat().st_size}
 
 

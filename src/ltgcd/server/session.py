@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import getpass
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -247,8 +248,18 @@ class Session:
         self._drawing.start()
 
     def _draw(self) -> None:
+        note = self.run.written_note()
+
+        @contextmanager
+        def writing() -> Iterator[None]:
+            """The lock of the run for a moment only, so that edits need not wait until the page is drawn."""
+            with self.lock, self.run.lock("ltgcd review"):
+                if self.run.written_note() != note:
+                    raise StaleError(f"{self.run} was written again meanwhile.")
+                yield
+
         try:
-            draw_again(self.run, None, None, lambda _stage: None)
+            draw_again(self.run, None, None, lambda _stage: None, writing)
         except (InputError, OSError):  # another command has the run: it draws the page itself, or 'ltgcd report' does
             return
 
