@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -163,3 +164,11 @@ def fails(*arguments: object) -> str:
     assert sentence.endswith((".", "?")), sentence
     assert "\n" not in sentence
     return sentence
+
+
+def data_of(page: str) -> dict[str, Any]:
+    """What a report page shows, from its text."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found
+    data: dict[str, Any] = json.loads(found[1])
+    return data

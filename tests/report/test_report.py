@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from conftest import image_bytes
+from conftest import data_of, image_bytes
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection
 from ltgcd.data.items import ImageBytes, Texts, Vectors
@@ -65,13 +64,6 @@ def problem(n: int = 40, kind: str = "vector", d: int = 5, seed: int = 0) -> tup
     names = [["cat", "dog", "novel-001", "novel-002"][t] for t in true]
     confidence = random.uniform(0.5, 1, n).tolist()
     return collection, x, table(ids.to_pylist(), true.tolist(), status.tolist(), confidence, names)
-
-
-def data_of(page: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert found
-    data: dict[str, Any] = json.loads(found[1])
-    return data
 
 
 def html(collection: Collection, x: np.ndarray, assignments: pa.Table, **given: Any) -> str:

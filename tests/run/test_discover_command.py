@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from conftest import Npz, call_cli
+from conftest import Npz, call_cli, data_of
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import Source
@@ -89,7 +89,7 @@ def test_pictures_with_a_broken_one(tmp_path: Path) -> None:
     assert done.json["skipped"] == 1
     assert done.json["known"] + done.json["novel"] + done.json["unsure"] == 36
     assert "broken.png" in (tmp_path / "run" / "features" / "skipped.csv").read_text()
-    assert "data:image" in Path(done.json["report"]).read_text()
+    assert data_of(Path(done.json["report"]).read_text())["pictures"]
     again = call_cli(*arguments)
     assert again.code == 0, again.err
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import image_bytes
+from conftest import data_of, image_bytes
 from ltgcd import CategoryDiscovery
 from ltgcd.common.errors import InputError
 from ltgcd.data.sources import read_source
@@ -73,7 +73,7 @@ def test_one_broken_image_leaves_the_others(run: Run, tmp_path: Path) -> None:
 def test_the_page_of_a_feature_folder_shows_its_pictures(run: Run, tmp_path: Path) -> None:
     source, store = read_source(run.embedded), open_features(run.embedded)
     done = discover_source(source, tmp_path / "again", k=3, rehearsals=0, store=store)
-    assert "data:image" in Path(done["report"]).read_text()
+    assert data_of(Path(done["report"]).read_text())["pictures"]
 
 
 def test_other_weights_are_refused_before_the_folder_is_taken(run: Run, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ltgcd.run.update
-from conftest import fails, image_bytes, train
+from conftest import data_of, fails, image_bytes, train
 from ltgcd.cli import app
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
@@ -305,7 +305,7 @@ def test_images_are_embedded_once_and_broken_ones_named(tmp_path: Path) -> None:
     assert (done["n_added"], done["n_skipped"]) == (3, 1)
     assert done["skipped"][0]["id"] == "broken.png"
     assert "broken.png" in (tmp_path / "run/updates/001/features/skipped.csv").read_text()
-    assert "data:image" in (tmp_path / "run/report.html").read_text()
+    assert data_of((tmp_path / "run/report.html").read_text())["pictures"]
     # The broken one is still broken: named again, and nothing else happens.
     before = rows(tmp_path / "run")
     again = update_run(Run(tmp_path / "run"), read_source(added))
