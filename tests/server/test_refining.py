@@ -13,10 +13,11 @@ import pytest
 from tests.server.client import Client, open_client
 
 from conftest import train
+from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection, Source
 from ltgcd.data.items import Vectors
+from ltgcd.run import refine
 from ltgcd.run.directory import Run
-from ltgcd.server import refining
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +82,9 @@ def test_one_at_a_time_thrown_away_and_failed(client: Client, monkeypatch: pytes
         calls.append(1)
         notify("thinking")
         go.wait(30)
-        raise refining.InputError("It can't be\nfitted.")
+        raise InputError("It can't be\nfitted.")
 
-    monkeypatch.setattr(refining, "refine_run", slow)
+    monkeypatch.setattr(refine, "refine_run", slow)
     version = client.version
     client.post("/api/refine", {"version": version})
     for _ in range(100):

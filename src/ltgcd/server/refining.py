@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ltgcd.common.errors import InputError
 from ltgcd.review.log import StaleError
-from ltgcd.run.refine import Proposal, refine_run, undo_refine
 from ltgcd.run.reviewed import BY_REFINE
 from ltgcd.server.session import Session
+
+if TYPE_CHECKING:
+    from ltgcd.run.refine import Proposal
 
 SECONDS_AN_ITEM = 0.002  # before a refit has been timed: what one took on two cores
 LEAST_SECONDS = 5.0
@@ -68,6 +70,8 @@ class Refining:
         return self.state()
 
     def _work(self, number: int) -> None:
+        from ltgcd.run.refine import refine_run  # noqa: PLC0415 - brings torch, which nothing else here needs
+
         try:
             found = refine_run(self.session.run, notify=lambda sentence: self._say(number, sentence))
             self._end(number, "done", "", found)
@@ -107,6 +111,8 @@ class Refining:
 
     def undo(self) -> dict[str, Any]:
         """Bring back what was before the last refit that was taken."""
+        from ltgcd.run.refine import undo_refine  # noqa: PLC0415
+
         with self.session.writing:
             undo_refine(self.session.run)
         return self._refitted()
