@@ -164,16 +164,20 @@ def test_a_split_finds_the_two_and_keeps_what_people_gave() -> None:
     z, y = blobs([30, 50], spread=0.4)
     rows = np.arange(80)
     stays = np.isin(rows, [0, 1, 79])  # one of them is among the others
-    parts, separation = split_proposal(z, rows, 2, stays)
+    parts, separation = split_proposal(z, rows, 2, stays, stays)
     assert sorted(parts[0].tolist()) == [*range(30), 79], "the part with most given items keeps the class"
     assert sorted(parts[1].tolist()) == list(range(30, 79))
     assert separation > 0.5
-    one, worse = split_proposal(z, rows[y == 1], 2, np.zeros(50, bool))
+    accepted, _ = split_proposal(z, rows, 2, np.ones(80, bool), np.zeros(80, bool))
+    assert sorted(map(len, accepted)) == [30, 50], "what was accepted as a whole can still be split"
+    one, worse = split_proposal(z, rows[y == 1], 2, np.zeros(50, bool), np.zeros(50, bool))
     assert worse < separation
     assert sum(map(len, one)) == 50
-    assert split_proposal(z, rows[:1], 3, stays[:1])[0][0].tolist() == [0]
+    assert split_proposal(z, rows[:1], 3, stays[:1], stays[:1])[0][0].tolist() == [0]
     same = np.repeat(z[:1], 6, axis=0)
-    assert sorted(np.concatenate(split_proposal(same, np.arange(6), 3, np.zeros(6, bool))[0]).tolist()) == [*range(6)]
+    assert sorted(
+        np.concatenate(split_proposal(same, np.arange(6), 3, np.zeros(6, bool), np.zeros(6, bool))[0]).tolist()
+    ) == [*range(6)]
 
 
 # ---------------------------------------------------------------- growing, neighbours

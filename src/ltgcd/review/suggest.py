@@ -185,12 +185,17 @@ def merge_proposals(
 
 
 def split_proposal(
-    z: NDArray[np.float32], rows: NDArray[np.int64], parts: int, stays: NDArray[np.bool_], random_state: int = 0
+    z: NDArray[np.float32],
+    rows: NDArray[np.int64],
+    parts: int,
+    examples: NDArray[np.bool_],
+    stays: NDArray[np.bool_],
+    random_state: int = 0,
 ) -> tuple[list[NDArray[np.int64]], float]:
     """Parts of a class by sub-clustering, and how well they are separated, in [-1, 1].
 
-    The first part is the one that keeps the class: it has the most of what `stays`, or is the largest. Rows that stay
-    are in no other part.
+    The first part is the one that keeps the class: it has the most examples, or is the largest. Rows that stay are in
+    no other part.
 
     Parameters
     ----------
@@ -200,8 +205,8 @@ def split_proposal(
         The rows of the class.
     parts : int
         How many, 2 to 5.
-    stays : ndarray of bool, shape (n,)
-        Rows that a person has given this class.
+    examples, stays : ndarray of bool, shape (n,)
+        Rows that a person has given this class, and rows that were labelled with it before anything was found.
     random_state : int
         Seed.
     """
@@ -217,8 +222,8 @@ def split_proposal(
     far, near = 1 - both[:, 1], 1 - both[:, 0]
     separation = float(np.mean((far - near) / np.maximum(np.maximum(far, near), 1e-12)))
     sizes = np.bincount(part, minlength=len(centres))
-    staying = np.bincount(part[stays], minlength=len(centres))
-    keeper = int(np.lexsort((-sizes, -staying))[0])
+    told = np.bincount(part[examples], minlength=len(centres))
+    keeper = int(np.lexsort((-sizes, -told))[0])
     order = [keeper, *(int(c) for c in np.argsort(-sizes, kind="stable") if c != keeper)]
     found = []
     for c in order:

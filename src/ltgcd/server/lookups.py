@@ -112,9 +112,9 @@ def split_of(described: Described, code: int, parts: int) -> dict[str, Any]:
     """A class in parts, the first of which keeps it."""
     if not 2 <= parts <= 5:
         raise InputError("A class is split into 2 to 5 parts.")
-    rows = rows_of_class(described, code, "all")
-    stays = described.now.examples[rows] == code
-    found, separation = split_proposal(described.z, np.sort(rows), parts, stays[np.argsort(rows)])
+    rows = np.sort(rows_of_class(described, code, "all"))
+    examples = described.now.examples[rows] == code
+    found, separation = split_proposal(described.z, rows, parts, examples, described.labelled[rows])
     return {"parts": [part.tolist() for part in found], "separation": round(separation, 3)}
 
 
