@@ -32,7 +32,6 @@ from ltgcd.data.items import Kind, Vectors
 from ltgcd.data.sources import write_embeddings, write_manifest
 from ltgcd.engine.shards import map_shards
 from ltgcd.engine.threads import torch_threads
-from ltgcd.features.already import embedded_already, free_numbers, newest_rows
 from ltgcd.features.backbones import check_kind
 from ltgcd.features.backbones.base import Backbone
 from ltgcd.features.backbones.engines import choose_engine, filled_up
@@ -51,6 +50,7 @@ from ltgcd.features.cache import (
     remove_shard,
     sweep,
 )
+from ltgcd.features.cached_items import embedded_already, free_numbers, newest_rows
 from ltgcd.features.embed_shard import BATCH, Shard, embedder
 
 TAIL_BATCH = 64
