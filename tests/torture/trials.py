@@ -37,6 +37,7 @@ TRIED = {
     "pair": "concurrent pairs",
     "sequence": "commands in sequences",
 }
+TELL = 300.0  # seconds between two lines on how far it is
 
 
 @dataclass
@@ -98,9 +99,13 @@ def run_for(
         processes = [context.Process(target=_work, args=each) for each in arguments]
         for process in processes:
             process.start()
-        left = workers
+        left, told = workers, started
         while left:
             kind, tried, took, failure = results.get()
+            if time.perf_counter() - told > TELL:
+                told = time.perf_counter()
+                counts = ", ".join(f"{found.tried[kind]:,} {what}" for kind, what in TRIED.items())
+                print(f"{(told - started) / 60:.0f} minutes: {counts}; {len(found.failures)} failures", flush=True)
             if kind is None:
                 left -= 1
                 continue

@@ -114,10 +114,11 @@ class Run:
             raise InputError(f"{folder} is a file; give a folder with --out.")
         if not folder.is_dir() or self.files.config.is_file():
             return
-        if not all(
+        is_own = all(
             path.name == LOCK or is_temporary(path) or self._is_leftover(path) or is_feature_folder(path)
             for path in folder.iterdir()
-        ):
+        )
+        if not is_own and not self.files.config.is_file():  # else another process has begun a run there just now
             raise InputError(f"{folder} is not empty and holds no run of ltgcd; give a new folder with --out.")
 
     def check_not_updated(self) -> None:
