@@ -134,6 +134,18 @@ def test_missing_files_are_named(run: Path, name: str) -> None:
     assert name in {Path(problem["file"]).name for problem in check_run(Run(run))["problems"]}
 
 
+def test_a_folder_in_the_place_of_a_file_is_refused_before_anything_is_written(run: Path, tmp_path: Path) -> None:
+    (run / "map.npz").unlink()
+    (run / "map.npz").mkdir()
+    before = contents(run)
+    new = write(tmp_path / "more.npz", np.repeat([0, 5], 3), np.full(6, -1), "more", 2)
+    for arguments in (("update", run, new), ("report", run)):
+        assert "map.npz is a folder" in fails(*arguments)
+    assert {**contents(run), ".ltgcd.lock": b""} == {**before, ".ltgcd.lock": b""}
+    problems = check_run(Run(run), repair=True)["problems"]
+    assert {"map.npz"} == {Path(problem["file"]).name for problem in problems} and (run / "map.npz").is_dir()
+
+
 def test_what_a_kill_left_is_swept(run: Path) -> None:
     left = [run / ".items.npz.0123.tmp", run / "updates" / "001" / ".x.npz.1.tmp", run / "checkpoint" / "rehearsal-1"]
     left[2].mkdir(parents=True)

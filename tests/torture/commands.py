@@ -130,7 +130,7 @@ class Running:
             gc.callbacks.clear()  # hypothesis has one, which would swallow a signal
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            from ltgcd.cli import main
+            from ltgcd.__main__ import main
 
             if self.kill and self.kill.event is not None:
                 _die_at(self.kill.event, self.kill.signal)
@@ -139,7 +139,8 @@ class Running:
         except SystemExit as done:
             code = done.code if isinstance(done.code, int) else 0 if done.code is None else 1
         except KeyboardInterrupt as error:
-            if error.__traceback__ and error.__traceback__.tb_next:  # else it came before the command had begun
+            begun = error.__traceback__ and error.__traceback__.tb_next and error.__traceback__.tb_next.tb_next
+            if begun:  # else it came at the very first line of the command
                 traceback.print_exc()
             code = 130
         except BaseException:

@@ -62,7 +62,7 @@ def write_csv(random: random.Random, folder: Path) -> tuple[Path, str, str]:
     rows = _with_paths(random, folder) if random.random() < 0.3 else _rows(random)
     text = _csv(rows)
     blobs: dict[str, Callable[[], bytes]] = {
-        "as it is": lambda: text.encode("utf-8", "surrogateescape"),
+        "as it is": lambda: text.encode("utf-8", "surrogatepass"),
         "BOM": lambda: b"\xef\xbb\xbf" + text.encode("utf-8", "replace"),
         "UTF-16": lambda: text.encode("utf-16", "replace"),
         "Latin-1": lambda: text.encode("latin-1", "replace") + b'"x","caf\xe9","c1"\n',

@@ -47,7 +47,10 @@ def trial(random: random.Random, folder: Path, world: World) -> int:
     story = " & ".join(f"{done.command} -> {done.code}" for done in ended.values())
     for at, done in ended.items():
         check_end(done)
-        taken = pair[at] == "export" and "is there already" in done.err  # the other one was first to make the file
+        # The other one was first to make the file.
+        taken = pair[at] == "export" and any(
+            said in done.err for said in ("is there already", "someone else meanwhile")
+        )
         early = pair[at] != "begin" and "begin" in pair  # a run that is not finished yet is refused as such
         updated = pair[at] == "begin" and "updated" in done.err  # the other one was first, and it is finished for good
         if done.code == 2 and not (names_holder(done) or taken or early or updated):

@@ -51,7 +51,7 @@ def check_output(
     for source in sources:
         if source is None or not os.path.lexists(source):
             continue
-        here, there = path.resolve(), source.resolve()
+        here, there = _real(path), _real(source)
         if here == there:
             raise InputError(f"{path} is the source itself, which is never overwritten; give another file.")
         if source.is_dir() and here.is_relative_to(there):
@@ -60,7 +60,7 @@ def check_output(
                 "source."
             )
     owner = _kept_folder(path)
-    if owner is not None and (belongs_to is None or owner != belongs_to.resolve()):
+    if owner is not None and (belongs_to is None or owner != _real(belongs_to)):
         raise InputError(f"{path} lies in {owner}, where ltgcd keeps what is its own; give a file outside of it.")
     if path.is_dir():
         raise InputError(f"{path} is a folder; give the name of a file.")
@@ -71,9 +71,14 @@ def check_output(
         )
 
 
+def _real(path: Path) -> Path:
+    """Where a path leads; of links in a circle, the first one."""
+    return Path(os.path.realpath(path))
+
+
 def _kept_folder(path: Path) -> Path | None:
     """The folder of a run or of features that a path lies in: such a folder has our lock, at its top."""
-    return next((folder for folder in path.resolve().parents if (folder / LOCK).is_file()), None)
+    return next((folder for folder in _real(path).parents if (folder / LOCK).is_file()), None)
 
 
 @contextmanager

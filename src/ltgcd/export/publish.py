@@ -24,7 +24,7 @@ def private_folder(out: Path) -> Iterator[Path]:
     """
     made = [folder for folder in out.parents if not os.path.lexists(folder)]
     out.parent.mkdir(parents=True, exist_ok=True)
-    sweep(out.parent.glob(f"{PREFIX}*{TEMPORARY}"))  # what processes that were killed left
+    sweep_exports(out)
     # Named before it is made: a folder whose name nobody has heard yet could not be removed.
     folder, held = _new_name(out.parent), None
     try:
@@ -40,6 +40,11 @@ def private_folder(out: Path) -> Iterator[Path]:
         to_the_end(lambda: _remove(folder, []))
         if held is not None:
             os.close(held)
+
+
+def sweep_exports(out: Path) -> None:
+    """Remove what exports that were killed left beside `out`."""
+    sweep(out.parent.glob(f"{PREFIX}*{TEMPORARY}"))
 
 
 def _new_name(parent: Path) -> Path:

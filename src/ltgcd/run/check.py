@@ -85,7 +85,7 @@ def check_run(run: Run, *, repair: bool = False, notify: Notify = silent) -> dic
                 notify(f"making {problem.file.name} again")
                 try:
                     problem.repair()
-                except InputError as error:  # what it follows from is damaged, too, and named in its place
+                except (InputError, OSError) as error:  # what it follows from is damaged, too, and named in its place
                     notify(f"{problem.file.name} can't be made again yet: {error}")
                     continue
                 repaired.append(str(problem.file))
@@ -142,6 +142,8 @@ def _rewriter(path: Path) -> Callable[[], None] | None:
 def _find_unreadable(run: Run, notify: Notify) -> Iterator[Problem]:
     """What can't be read, is missing, left over, or not as the rest says."""
     files = run.files
+    for path in run.folders_in_the_way():
+        yield Problem(path, "is a folder, where a run keeps a file; move it away.")
     for path in run.leftovers():
         yield Problem(path, "was left half written by a process that was killed; nothing needs it.", _remover(path))
     try:

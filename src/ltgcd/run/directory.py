@@ -144,9 +144,15 @@ class Run:
         Whoever has the lock first removes what killed processes left half written.
         """
         with locked(self.folder, what):
+            for path in self.folders_in_the_way() if sweeps else ():  # what is found last may be written last
+                raise InputError(f"{path} is a folder, where a run keeps a file; move it away.")
             for path in self.leftovers() if sweeps else ():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
             yield
+
+    def folders_in_the_way(self) -> list[Path]:
+        """Folders of somebody's that have the name of a file of the run, which could not be written then."""
+        return [path for path in self.files if path.is_dir()]
 
     def leftovers(self) -> list[Path]:
         """Temporary files and, of a finished run, the checkpoints of its rehearsals."""
@@ -434,6 +440,11 @@ class Run:
 
     def _update(self, number: int) -> Path:
         return self._updates / f"{number:03d}"
+
+    @property
+    def has_updates(self) -> bool:
+        """Whether an update has been made, or begun."""
+        return any(self._updates.glob("[0-9]*"))
 
     def abandoned_updates(self) -> list[Path]:
         """What updates left that were killed before they counted; the same command would go on with it."""

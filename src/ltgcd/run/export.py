@@ -13,6 +13,7 @@ from ltgcd.data.collection import UNLABELLED, Collection
 from ltgcd.data.items import ImageFiles
 from ltgcd.data.sources import read_source, warn
 from ltgcd.export.formats import STATUSES, check_export, export_items
+from ltgcd.export.publish import sweep_exports
 from ltgcd.run.directory import Run
 from ltgcd.run.items import in_order
 
@@ -46,6 +47,7 @@ def export_run(
     notify : callable
         Told in a sentence what was noticed about the source; a warning by default.
     """
+    sweep_exports(out)  # also where this one is refused because the one that was killed had all but finished
     check_export(form, out, statuses, source)
     check_output(out, None, (source,))
     table = run.assignments()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,7 +57,7 @@ def predict_source(
     notify : callable
         Told in a sentence what happens.
     """
-    is_own = out.resolve() == run.predictions.resolve()
+    is_own = os.path.realpath(out) == os.path.realpath(run.predictions)
     check_output(out, "predictions", read_from, run.folder if is_own else None)
     with run.lock("ltgcd predict") if is_own else nullcontext():
         return _predict(run, source, out, store, weights, notify)
@@ -140,8 +141,10 @@ def load_run_model(run: Run, weights: Path | None = None) -> RunModel:
     except InputError as error:
         raise InputError(f"{run}: {error}") from error
     noted = run.assignments_note()
-    if run.finished:
-        run.class_count()  # what another tool rewrote no longer says which updates there were
+    if run.finished or run.has_updates:
+        # Without the table, or in one that another tool rewrote, nothing says which updates there were.
+        run.assignments()
+        run.class_count()
     codes = [np.asarray(note.get("codes", range(fitted.k)), dtype=np.int64)]
     updates = int(noted.get("updates", 0))
     for number in range(int(note.get("updates", 0)) + 1, updates + 1):  # the fit knows those before it

@@ -89,7 +89,7 @@ def _update(
     run.class_count()  # refused here if another tool has rewritten the assignments
     model = load_run_model(run, weights)
     run.settle_labels()
-    compared = _compare(run, source.collection, before)
+    compared = _compare(run, source.collection, before, base)
     fresh = np.flatnonzero(compared.is_new)
     table, skipped = before, list[dict[str, str]]()
     x: NDArray[np.float32] | None = None
@@ -129,13 +129,12 @@ def _update(
     }
 
 
-def _compare(run: Run, new: Collection, before: pa.Table) -> Comparison:
-    """Which of the new items the run has; where the kinds differ or the run keeps nothing, ids alone tell."""
+def _compare(run: Run, new: Collection, before: pa.Table, base: Path | None) -> Comparison:
+    """Which of the new items the run has; where the kinds differ, ids alone tell."""
     ids = before.column("id").combine_chunks()
     held: pa.StringArray | None = None
     if new.items.kind == run.kind == "vector":
-        kept = run.features()
-        held = content_digests(Vectors(kept.of(ids, run))) if kept is not None else None
+        held = content_digests(Vectors(features_of_run(run, before, base)))
     elif new.items.kind == run.kind:
         held = run.digests(ids)
     return compare_items(new.ids, content_digests(new.items) if held is not None else None, ids, held)
