@@ -210,6 +210,14 @@ def test_ctrl_c_while_cleaning_up_leaves_nothing(tmp_path: Path, monkeypatch: py
     assert not list(tmp_path.iterdir())
 
 
+def test_links_in_a_circle_are_no_traceback(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    check_output(tmp_path / "out", None, (loop,))
+    with pytest.raises(InputError, match="there already"):
+        check_output(loop)
+
+
 def test_estimate_k_never_draws_over_a_photo(npz, tmp_path: Path) -> None:
     source, photo = npz(), tmp_path / "photo.png"
     photo.write_bytes(image_bytes(3))

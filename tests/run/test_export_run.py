@@ -12,11 +12,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from conftest import fails
 from ltgcd.cli import output
 from ltgcd.data.collection import Source
 from ltgcd.data.sources import read_source
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
 from ltgcd.export.formats import FORMATS
+from ltgcd.export.publish import PREFIX
 from ltgcd.run.directory import Run
 
 ROWS = [
@@ -78,6 +80,15 @@ def test_nothing_is_ever_overwritten(form: str, run: Path, image_folder: Path, t
     assert not list(tmp_path.glob(".*tmp"))
 
 
+def test_a_refused_export_sweeps_what_a_killed_one_left(run: Path, tmp_path: Path) -> None:
+    left = tmp_path / f"{PREFIX}{0:016x}.tmp"
+    left.mkdir()
+    (left / "output").write_text("half")
+    (tmp_path / "labels.csv").write_text("whole")
+    assert "there already" in fails("export", run, "--format", "csv", "--out", tmp_path / "labels.csv")
+    assert [path.name for path in tmp_path.glob(".*")] == [] and (tmp_path / "labels.csv").read_text() == "whole"
+
+
 def test_what_is_refused(run: Path, image_folder: Path, npz, tmp_path: Path) -> None:
     out, vectors = tmp_path / "out", npz()
     unfinished = tmp_path / "unfinished"
@@ -88,7 +99,7 @@ def test_what_is_refused(run: Path, image_folder: Path, npz, tmp_path: Path) -> 
         ((image_folder, "--format", "csv"), "no config.toml"),
         ((unfinished, "--format", "csv"), "finish the run first"),
         ((run, "--format", "yolo"), "choose csv, parquet, folders"),
-        ((run, "--format", "csv", "--status", "maybe"), "known, novel or unsure"),
+        ((run, "--format", "csv", "--status", "maybe"), "known, novel, unsure or junk"),
         ((run, "--format", "folders"), "--source"),
         ((run, "--format", "label-studio"), "--source"),
         ((run, "--format", "coco", "--source", tmp_path / "gone"), "is not there"),

@@ -229,6 +229,15 @@ def test_a_run_without_its_features_asks_for_them(finished: Path, tmp_path: Path
     train(read_source(old), tmp_path / "trained", k=6)
     with pytest.raises(InputError, match="--source"):
         update_run(Run(tmp_path / "trained"), read_source(new))
+    # Old ids with other content are other items, also where the run itself keeps nothing to compare them with.
+    with np.load(new) as held:
+        np.savez(tmp_path / "numbered.npz", **{**held, "ids": np.array([f"old{i}" for i in range(len(held["x"]))])})
+    copied = shutil.copytree(tmp_path / "trained", tmp_path / "copied")
+    numbered = read_source(tmp_path / "numbered.npz")
+    with pytest.raises(InputError, match="keeps no features"):
+        update_run(Run(copied), numbered)
+    result = update_run(Run(copied), numbered, base=old)
+    assert result["n_present"] == 0 and result["n_renamed"] == result["n_added"] == len(numbered.collection)
     result = update_run(Run(tmp_path / "trained"), read_source(new), base=old)
     assert result["n_added"] == 103
     assert update_run(Run(tmp_path / "trained"), read_source(new))["n_added"] == 0
@@ -252,6 +261,26 @@ def test_assignments_that_another_tool_rewrote_are_refused(run: Path, new: Path)
     with pytest.raises(InputError, match="rewritten by another tool"):
         update_run(Run(run), read_source(new))
     assert contents(run) == before
+
+
+def test_predict_does_not_forget_the_updates_of_a_run_without_its_table(run: Path, new: Path, tmp_path: Path) -> None:
+    update_run(Run(run), read_source(new))
+    (run / "assignments.parquet").unlink()
+    assert "has no assignments.parquet" in fails("predict", run, new, "--out", tmp_path / "p.parquet")
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.dictionary(pa.int32(), pa.string())], ids=str)
+def test_labels_that_another_tool_wrote_in_another_form_are_added_to(run: Path, new: Path, kind: pa.DataType) -> None:
+    table = pq.read_table(run / "split.parquet").replace_schema_metadata(None)
+    columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+    if pa.types.is_dictionary(kind):
+        columns = {name: column.dictionary_encode() for name, column in columns.items()}
+    else:
+        columns = {name: column.cast(kind) for name, column in columns.items()}
+    pq.write_table(pa.table(columns), run / "split.parquet")
+    update_run(Run(run), read_source(new))
+    assert pq.read_schema(run / "split.parquet").field("id").type == pa.string()
+    assert Run(run).labels_are_settled
 
 
 def test_bad_input_is_a_sentence(run: Path, new: Path, tmp_path: Path) -> None:

@@ -64,12 +64,12 @@ def codes_of_labels(class_names: Sequence[str], note: dict[str, Any], classes: C
 
 def with_updates(held: pa.Table, updates: list[pa.Table]) -> pa.Table:
     """The table of labels with those of updates that it does not have yet; new classes come after the known ones."""
-    names, parts = list(read_metadata(held.schema).get("class_names", [])), [held]
+    names, parts = list(read_metadata(held.schema).get("class_names", [])), [_of_texts(held)]
     for update in updates:
-        part = update.filter(pc.invert(pc.is_in(update.column("id"), held.column("id").combine_chunks())))
+        part = update.filter(pc.invert(pc.is_in(update.column("id"), parts[0].column("id").combine_chunks())))
         names += _new_names(part, names)
-        parts.append(part)
-    merged = pa.concat_tables([part.replace_schema_metadata(None) for part in parts], promote_options="default")
+        parts.append(_of_texts(part))
+    merged = pa.concat_tables(parts, promote_options="default")
     return with_metadata(merged, {**read_metadata(held.schema), "class_names": names})
 
 
@@ -81,6 +81,11 @@ def names_unheard_of(part: pa.Table, held: RunLabels) -> list[str]:
 def _new_names(part: pa.Table, names: Sequence[str]) -> list[str]:
     added = read_metadata(part.schema).get("class_names", [])
     return [name for name in added if name not in names and _occurs(part, name)]
+
+
+def _of_texts(table: pa.Table) -> pa.Table:
+    """The same without metadata and with plain texts, in whichever form another tool may have written them."""
+    return pa.table({name: table.column(name).cast(pa.string()) for name in table.column_names})
 
 
 def _occurs(part: pa.Table, name: str) -> bool:
