@@ -512,7 +512,7 @@ class Run:
         # From the last update on: what is settled already need not be read again, and may be damaged.
         while missing > 0 and number > 0:
             part = read_table(self._update(number) / self.files.labels.name)
-            is_new = pc.invert(pc.is_in(part.column("id"), held.column("id").combine_chunks()))
+            is_new = pc.invert(pc.is_in(part.column("id"), held.column("id").cast(pa.string()).combine_chunks()))
             missing, number, parts = missing - (pc.sum(is_new).as_py() or 0), number - 1, [part, *parts]
         write_table(self.files.labels, with_updates(held, parts))
 
