@@ -23,6 +23,7 @@ from ltgcd.data.sources import read_source
 from ltgcd.discovery.new_categories import closeness_rank, neighbour_groups, new_categories
 from ltgcd.graph.knn import knn_graph
 from ltgcd.graph.whitening import normalise
+from ltgcd.report.layout import places_beside, places_on_map
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import Embedding, discover_source
 from ltgcd.run.evaluate import evaluate_run
@@ -403,6 +404,34 @@ def test_nothing_to_learn_from_appends_nothing() -> None:
     assert not found.alone.any()
     nothing = new_categories(x, y, np.arange(30) % 2, np.zeros(30, dtype=bool), 2)
     assert (nothing.labels == -1).all()
+
+
+def test_neither_the_order_of_rows_nor_the_numbers_of_classes_change_what_is_found() -> None:
+    random = np.random.RandomState(3)
+    true = np.concatenate([random.randint(6, size=300), random.randint(9, size=60)])
+    x, new = blobs(true, 3), np.arange(360) >= 300
+    classes = np.where(new | (random.rand(360) < 0.1), -1, true)
+    y = np.where((true < 4) & ~new & (np.arange(360) % 2 == 0), true, -1)
+    x[310], x[340] = x[305], x[20]  # copies
+    found = new_categories(x, y, classes, new, 6)
+    assert (found.labels >= 6).any()
+    order, number = random.permutation(360), np.append(random.permutation(6), -1)
+    other = new_categories(x[order], number[y][order], number[classes][order], new[order], 6)
+    for one, two in zip(found, other, strict=True):
+        np.testing.assert_array_equal(one[order], two)
+
+
+def test_neither_the_order_of_rows_nor_the_numbers_of_categories_move_the_map() -> None:
+    random = np.random.RandomState(4)
+    true = random.randint(6, size=80)
+    x, order, number = blobs(true, 4), random.permutation(60), random.permutation(6)
+    new = 60 + random.permutation(20)
+    one = places_on_map(x[:60], true[:60])
+    two = places_on_map(x[order], number[true[order]])
+    np.testing.assert_array_equal(one.xy[order], two.xy)
+    later = places_beside(one, x[:60], x[60:], true[60:], 6)
+    other = places_beside(two, x[order], x[new], true[new], 6)
+    np.testing.assert_allclose(later.xy[np.concatenate([order, new])], other.xy, atol=1e-4)
 
 
 def test_the_whole_is_kept_in_the_metadata(run: Path, new: Path) -> None:

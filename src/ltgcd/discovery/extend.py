@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from ltgcd.data.collection import UNLABELLED
+from ltgcd.data.order import content_order
 from ltgcd.discovery.new_categories import new_categories
 from ltgcd.features.views import Views
 from ltgcd.graph.whitening import class_means, normalise
@@ -48,6 +49,8 @@ def extend(
 ) -> Extension:
     """Label M new items that come after N items of a run, and append the classes that they need.
 
+    Neither the order of the new items nor that of the run's has a say in it (`ltgcd.data.order`).
+
     Parameters
     ----------
     fitted : FittedModel
@@ -66,7 +69,9 @@ def extend(
         Seed.
     """
     n, m = len(classes), len(given)
-    features, outputs = predict(fitted.model, views, np.arange(m), torch.device("cpu"))
+    order = content_order(np.asarray(x[n:], dtype=np.float32), given, int(given.max(initial=UNLABELLED)) + 1)
+    x, given = np.concatenate([x[:n], x[n:][order.rows]]), given[order.rows]
+    features, outputs = predict(fitted.model, views, order.rows, torch.device("cpu"))
     h, logits = normalise(features.numpy()), outputs["logits"].numpy()
     asked = np.concatenate([np.zeros(n, dtype=bool), given == UNLABELLED])
     people = np.concatenate([y, np.where(given < fitted.n_old, given, UNLABELLED)])
@@ -84,4 +89,12 @@ def extend(
     founder = (given == UNLABELLED) & (found.labels[n:] != UNLABELLED)
     confidence = np.where(founder, found.unexplained[n:], confidence).astype(np.float32)
     unsure = (found.alone[n:] | (doubtful & ~founder)) & (given == UNLABELLED)
-    return Extension(larger, labels, confidence, unsure, prototypes, prior, sizes)
+    return Extension(
+        larger,
+        labels=order.caller_rows(order.as_first_copy(labels)),
+        confidence=order.caller_rows(order.as_first_copy(confidence)),
+        unsure=order.caller_rows(order.as_first_copy(unsure)),
+        prototypes=prototypes,
+        prior=prior,
+        sizes=sizes,
+    )

@@ -22,6 +22,7 @@ from sknetwork.clustering import Louvain
 from ltgcd.class_number.known_share import NEIGHBOURS as EVIDENCE_NEIGHBOURS
 from ltgcd.class_number.known_share import known_share, mixture_share, posterior
 from ltgcd.data.collection import UNLABELLED
+from ltgcd.data.order import content_order
 from ltgcd.graph.communities import NEIGHBOURS, SMALLEST
 from ltgcd.graph.knn import NeighbourGraph, knn_graph
 from ltgcd.graph.whitening import class_means, fit_whitening, normalise, principal_components
@@ -55,7 +56,7 @@ def new_categories(
     k: int,
     random_state: int = 0,
 ) -> Found:
-    """Find the categories that the run has no class for.
+    """Find the categories that the run has no class for, whatever the order of rows and the numbers of classes.
 
     Parameters
     ----------
@@ -72,6 +73,28 @@ def new_categories(
     random_state : int
         Seed.
     """
+    # New items are told apart from those that the run is not sure of as if they were a class of their own.
+    order = content_order(np.asarray(x, dtype=np.float32), np.where(new, k, classes), k + 1)
+    number = np.full(k + 1, UNLABELLED, dtype=np.int64)
+    number[order.classes[order.classes != k]] = np.arange(k)
+    people = np.unique(np.append(number[y], UNLABELLED), return_inverse=True)[1][:-1] - 1  # without gaps
+    rows = order.rows
+    found = _in_content_order(x[rows], people[rows], number[classes[rows]], new[rows], k, random_state)
+    return Found(
+        labels=order.caller_rows(order.as_first_copy(found.labels)),
+        alone=order.caller_rows(order.as_first_copy(found.alone)),
+        unexplained=order.caller_rows(order.as_first_copy(found.unexplained)),
+    )
+
+
+def _in_content_order(
+    x: NDArray[np.floating],
+    y: NDArray[np.int64],
+    classes: NDArray[np.int64],
+    new: NDArray[np.bool_],
+    k: int,
+    random_state: int,
+) -> Found:
     labels, alone = np.full(len(x), UNLABELLED, dtype=np.int64), np.zeros(len(x), dtype=bool)
     unexplained = np.zeros(len(x))
     # With one class there is nothing to learn from: hidden, it leaves none.

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ltgcd.data.collection import UNLABELLED
+from ltgcd.data.order import content_order
 from ltgcd.graph.whitening import class_means, normalise, principal_components
 from ltgcd.report.geometry import ROWS, directions
 
@@ -40,7 +41,10 @@ class Places:
 def places_on_map(features: NDArray[np.floating], labels: NDArray[np.int64], random_state: int = 0) -> Places:
     """Places of all items, from their features (N, D); labels (N,) decide which of too many are laid out."""
     category = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-    return Places(map_items(directions(features), category, random_state), min(len(labels), SAMPLE))
+    # By content, so that a table that was sorted again has the same map.
+    order = content_order(np.asarray(features, dtype=np.float32), category, int(category.max(initial=-1)) + 1)
+    xy = map_items(directions(features[order.rows]), order.labels(category), random_state)
+    return Places(order.caller_rows(xy), min(len(labels), SAMPLE))
 
 
 def places_beside(
@@ -72,6 +76,8 @@ def places_beside(
     n, m = len(old_features), len(new_features)
     if m == 0:
         return places
+    order = content_order(np.asarray(new_features, dtype=np.float32), np.full(m, UNLABELLED, dtype=np.int64), 0)
+    new_features, new_labels = new_features[order.rows], new_labels[order.rows]
     z = directions(np.concatenate([old_features, new_features]))
     old, new = z[:n], z[n:]
     appended = np.where(new_labels < k, UNLABELLED, new_labels - k).astype(np.int64)
@@ -79,7 +85,7 @@ def places_beside(
     query = np.where((appended >= 0)[:, None], centres[appended], new)
     nearest = np.concatenate([(block @ old.T).argmax(axis=1) for block in np.array_split(query, m // 512 + 1)])
     # Another seed whenever there are other items, so that two updates don't put their points on top of each other.
-    beside = places.xy[nearest] + _scatter(places.xy, m, random_state=n)
+    beside = order.caller_rows(places.xy[nearest] + _scatter(places.xy, m, random_state=n))
     return Places(np.concatenate([places.xy, beside]).astype(np.float32), places.laid_out)
 
 
