@@ -149,7 +149,9 @@ def render(data: dict[str, Any]) -> str:
 
 def served_page(title: str, static: str = "/static/") -> str:
     """The page as a server sends it: styles and modules are asked for below `static`, and everything else by them."""
-    links = "\n".join(f'<link rel="stylesheet" href="{static}{name}">' for name in STYLES)
+    links = "".join(f'<link rel="stylesheet" href="{static}{name}">\n' for name in STYLES)
+    # All at once, not one after another as each is found to import the next.
+    links += "".join(f'<link rel="modulepreload" href="{static}{name}.js">\n' for name in modules_of("start-server"))
     end = f'<script type="module" src="{static}start-server.js"></script>'
     return _fill_in(TITLE=html.escape(title), HEAD=links, END=end)
 
@@ -159,23 +161,30 @@ def static_folder() -> Traversable:
     return resources.files("ltgcd.report") / "static"
 
 
-def one_script(entry: str) -> str:
-    """A module and all that it imports as one script: each is a function that gives what it exports."""
+def modules_of(entry: str) -> dict[str, str]:
+    """A module and all that it imports, by name: what another one needs comes before it."""
     texts: dict[str, str] = {}
 
     def add(name: str) -> None:
-        if name in texts:
-            return
-        text = (static_folder() / f"{name}.js").read_text(encoding="utf-8")
-        for _, needed in IMPORT.findall(text):
-            add(needed)
+        if name not in texts:
+            text = (static_folder() / f"{name}.js").read_text(encoding="utf-8")
+            for _, needed in IMPORT.findall(text):
+                add(needed)
+            texts[name] = text
+
+    add(entry)
+    return texts
+
+
+def one_script(entry: str) -> str:
+    """A module and all that it imports as one script: each is a function that gives what it exports."""
+    script = '"use strict";\nconst modules = {};\n'
+    for name, text in modules_of(entry).items():
         given = ", ".join(EXPORT.findall(text))
         body = EXPORT.sub(lambda found: found[0].removeprefix("export "), text)
         body = IMPORT.sub(lambda found: f'const {{ {found[1]} }} = modules["{found[2]}"];', body)
-        texts[name] = f'modules["{name}"] = (() => {{\n{body}return {{ {given} }};\n}})();\n'
-
-    add(entry)
-    return '"use strict";\nconst modules = {};\n' + "".join(texts.values())
+        script += f'modules["{name}"] = (() => {{\n{body}return {{ {given} }};\n}})();\n'
+    return script
 
 
 def _fill_in(**parts: str) -> str:

@@ -74,8 +74,8 @@ export function reject(rows = selectedRows()) {
   const groups = [...byClass(rows)];
   if (groups.length) act(groups.map(([code, part]) => ({ op: "reject", rows: part, code })), `${plural(rows.length, "item is", "items are")} not ${groups.length === 1 ? spoken(nameOf(groups[0][0])) : "of their classes"}.`);
 }
-export function junk(rows = selectedRows()) {
-  if (rows.length) act([{ op: "junk", rows }], `${plural(rows.length, "item")} put to the junk.`);
+export function junk(rows = selectedRows(), why = null) {
+  if (rows.length) act([{ op: "junk", rows, ...(why ? { why } : {}) }], `${plural(rows.length, "item")} put to the junk${why ? ` (${why})` : ""}.`);
 }
 export function takeBack(rows = selectedRows()) {
   if (rows.length) act([{ op: "clear", rows }], `What was said of ${plural(rows.length, "item")} is taken back.`);

@@ -86,6 +86,7 @@ export const COMMANDS = [
   { key: "n", label: () => inClass() ? `Not ${shortName(currentClass().name).slice(0, 16)}` : "Not its class", when: () => selected() > 0 && can("reject"), run: () => reject(), bar: "items" },
   { key: "v", label: () => selected() ? "Move to …" : "Move this item to …", when: () => gridCount() > 0 && chosenRows().length > 0, run: moveSelected, bar: () => selected() && "items" },
   { key: "d", label: () => selected() ? "Junk" : "This item is junk", when: () => gridCount() > 0 && chosenRows().length > 0, run: () => junk(chosenRows()), bar: () => selected() && "items" },
+  { key: "y", label: "Junk: a duplicate", when: () => gridCount() > 0 && chosenRows().length > 0, run: () => junk(chosenRows(), "duplicate") },
   { key: "S", label: () => can("split") && byClass(selectedRows()).size === 1 ? "Split off" : "Make a class of these", when: () => selected() > 0, run: splitSelected, bar: "items" },
   { key: "b", label: "Take back", title: "What was said of these items", when: () => selected() > 0 && selectedRows().some((row) => store.items.flags[row] & GIVEN || store.items.status[row] === JUNK), run: () => takeBack(), bar: "items" },
   { key: "r", label: "Rename", when: inClass, run: startRename, bar: "class" },

@@ -13,7 +13,7 @@ export function openDetail(first) {
   if (first === null || first === undefined) return;
   let row = first;
   const step = (by) => { const next = neighbourInGrid(row, by); if (next !== null) { row = next; draw(); } };
-  const then = (work) => () => { work([row]); panel.close(); };
+  const then = (work) => () => { panel.close(); work([row]); };
   const keys = {
     ArrowRight: () => step(1), ArrowLeft: () => step(-1), " ": () => panel.close(), Enter: () => panel.close(), c: then(confirm), d: then(junk), v: () => move(),
     x: () => { toggle(row); draw(); }, i: () => copy(store.facts.get(row).id, "the id"),

@@ -62,6 +62,7 @@ export function embeddedSource(data) {
   }
   return {
     mode: "file", can: {}, idsWhole: data.items.whole,
+    pictured: pictures.size ? (row) => pictures.has(row) : null,
     state: async () => state(),
     items: async () => ({ ...items, code: now.code.slice(), status: now.status.slice(), flags: now.flags.slice() }),
     rows: async (code, part, order) => chosen((i) => now.code[i] === code && now.status[i] !== JUNK &&

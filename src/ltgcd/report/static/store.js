@@ -40,7 +40,7 @@ export function faces(items) {
   for (let i = 0; i < items.n; i++) {
     const code = items.code[i], worth = items.status[i] === UNSURE ? items.confidence[i] - 256 : items.confidence[i];
     if (items.status[i] === JUNK || (best.has(code) && best.get(code).worth >= worth)) continue;
-    if (store.source.mode === "file" && store.state.kind === "image" && !store.source.thumb(i)) continue;
+    if (store.source.pictured && !store.source.pictured(i)) continue;
     best.set(code, { row: i, worth });
   }
   return new Map([...best].map(([code, { row }]) => [code, row]));
@@ -150,9 +150,10 @@ export function clearSelection() {
 // ---------------------------------------------------------------- ids and texts of rows, asked for once, many at a time
 const MOST = 500; // rows of one question
 let wanted = new Set();
+const waiting = new Set(); // rows that were asked for
 export function factsOf(row) {
   const known = store.facts.get(row);
-  if (!known && !wanted.has(row)) {
+  if (!known && !wanted.has(row) && !waiting.has(row)) {
     if (!wanted.size) setTimeout(askFacts, 0);
     wanted.add(row);
   }
@@ -161,7 +162,9 @@ export function factsOf(row) {
 async function askFacts() {
   const rows = [...wanted];
   wanted = new Set();
+  for (const row of rows) waiting.add(row);
   for (let at = 0; at < rows.length; at += MOST) await describeRows(rows.slice(at, at + MOST)).catch(() => null);
+  for (const row of rows) waiting.delete(row);
 }
 export async function describeRows(rows) {
   const missing = rows.filter((row) => !store.facts.has(row));
