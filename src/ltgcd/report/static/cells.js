@@ -1,7 +1,7 @@
 // One item as a cell: a picture, a line of text, or an id with a bar for its confidence.
 import { $, el, percentSure, say } from "./dom.js";
 import { GIVEN, JUNK, LABELLED, UNSURE } from "./items.js";
-import { factsOf, store, whereIs } from "./store.js";
+import { factsOf, on, store, whereIs } from "./store.js";
 
 const LONGEST_LINE = 600; // characters of a text in a cell; the whole is in the item's detail
 
@@ -75,5 +75,8 @@ export function strip(rows, { onpick = null, label = "Items", marked = null } = 
     if (marked) { node.setAttribute("aria-selected", String(marked(row))); node.classList.toggle("off", !marked(row)); say($(".tick", node), marked(row) ? "✓" : "✕"); }
   });
   box.refresh();
+  strips.add(box);
   return box;
 }
+const strips = new Set(); // those in the document get the texts that come later
+on("facts", () => { for (const box of strips) if (box.isConnected) box.refresh(); else strips.delete(box); });

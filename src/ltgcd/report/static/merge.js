@@ -50,7 +50,7 @@ export async function openMerge(code, { with: wanted = null } = {}) {
     }
     const both = await waitFor(panel, Promise.all([side(code), side(otherOf(one))]));
     if (!both || one !== pair()) return;
-    const words = [one.similarity === undefined ? "" : `Cosine of the two centres: ${signed(one.similarity)}.`, one.why ?? ""].filter(Boolean).join(" ");
+    const words = one.why ?? (one.similarity === undefined ? "" : `Cosine of the two centres: ${signed(one.similarity)}.`);
     panel.fill(el("p", { class: "soft", text: words, dir: "auto" }), el("div", { class: "halves" }, ...both));
     panel.act(button("Merge them", "m", take, { class: "primary" }), store.source.can.merges ? button("Never merge", "n", never) : null,
       pairs.length > 1 ? button(`Next (${at + 1} of ${pairs.length})`, "j", () => go(1)) : "", el("span", { class: "space" }), field.box);

@@ -1,5 +1,5 @@
 // The queue: every class with the reason why it is worth a look, the lanes of unsure items and junk; search and filters.
-import { $, breakable, el, onceAFrame, percentSure, plural, whole } from "./dom.js";
+import { $, el, onceAFrame, percentSure, plural, shortName, whole } from "./dom.js";
 import { picture } from "./cells.js";
 import { faces, laneOf, on, sameView, show, sortAnew, store } from "./store.js";
 
@@ -50,7 +50,7 @@ function entryNode({ view, one, lane, title, size, text }) {
   if (one?.accepted) badges.push(el("span", { class: "badge done", text: "✓", title: "Every sure item is confirmed" }));
   if (one?.contaminated > .15) badges.push(el("span", { class: "badge warn", text: percentSure(one.contaminated), title: "Share of its items that lie far from those that people gave it" }));
   const facts = one ? [one.size ? plural(one.size, "item") : "unsure items only", one.size ? percentSure(one.confidence) : ""].filter(Boolean).join(" · ") : size === undefined ? "" : plural(size, "item");
-  node.append(el("div", { class: "what" }, el("b", {}, el("bdi", {}, ...(one ? breakable(one.name) : [title])), one && !one.known && one.suggested ? el("span", { class: "perhaps", text: one.suggested, dir: "auto" }) : null),
+  node.append(el("div", { class: "what" }, el("b", {}, el("bdi", { text: one ? shortName(one.name) : title }), one && !one.known && one.suggested ? el("span", { class: "perhaps", text: one.suggested, dir: "auto" }) : null),
     el("p", { class: "facts-line" }, facts, ...badges), el("p", { class: "why", text: one ? one.why ?? "" : text, dir: "auto" })));
   node.title = one ? [one.name.slice(0, 200), one.suggested, one.why].filter(Boolean).join("\n") : "";
   node.setAttribute("aria-label", [one ? one.name.slice(0, 200) : title, one?.accepted ? "accepted" : ""].filter(Boolean).join(", "));
