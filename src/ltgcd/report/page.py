@@ -209,7 +209,6 @@ def page_facts(report: Report, assigned: Assigned) -> dict[str, Any]:
     sizes = np.bincount(assigned.members[assigned.members >= 0], minlength=len(assigned.labels)).astype(np.int64)
     statuses = np.bincount(assigned.status, minlength=len(STATUSES))
     counts = count_categories(report.assignments, collection.n_old)
-    estimate = report.k_estimate or {}
     return {
         "title": report.title,
         "n": len(assigned.rows),
@@ -219,11 +218,20 @@ def page_facts(report: Report, assigned: Assigned) -> dict[str, Any]:
         "status": {name: int(count) for name, count in zip(STATUSES, statuses, strict=True)},
         "lead": " ".join(lead_sentences(report, assigned, counts)),
         "imbalance": round(imbalance_factor(sizes), 1),
-        **{key: number(estimate.get(key)) for key in ("k", "low", "high")},
-        "confidences": calibration_sentence(report.calibration_error, report.calibration_chance),
+        **facts_of_fit(report.k_estimate, report.calibration_error, report.calibration_chance, report.seed),
+    }
+
+
+def facts_of_fit(
+    k_estimate: dict[str, Any] | None, error: float | None, chance: float | None, seed: int | None
+) -> dict[str, Any]:
+    """What is known of a fit apart from its items: the estimate, what its confidences are worth, the seed."""
+    return {
+        **{key: number((k_estimate or {}).get(key)) for key in ("k", "low", "high")},
+        "confidences": calibration_sentence(error, chance),
         "marked": MARKED,
-        "right": right_of_hundred(report.calibration_error),
-        "seed": report.seed,
+        "right": right_of_hundred(error),
+        "seed": seed,
         "version": importlib.metadata.version("ltgcd"),
     }
 

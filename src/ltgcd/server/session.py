@@ -18,8 +18,11 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.discovery.classes import JUNK, STATUSES
+from ltgcd.report.page import KINDS, facts_of_fit, k_curve
+from ltgcd.report.sentences import estimate_sentence, expected_right, plural
 from ltgcd.review.log import StaleError
 from ltgcd.review.state import Event
 from ltgcd.run.directory import Run
@@ -93,9 +96,20 @@ class Session:
                 "title": self.run.folder.resolve().name,
                 "kind": self.material.kind,
                 "n": len(now.code),
+                "meta": self._facts(),
+                "curve": k_curve(self.material.estimate),
                 "audit": lookups.audit_of_all(self.described, self._machine(), self.run.seed),
                 **self._figures(),
             }
+
+    def _facts(self) -> dict[str, Any]:
+        """What the overview says of the fit."""
+        note, estimate = read_metadata(self.held.review.base.schema), self.material.estimate
+        error = note.get("calibration_error")
+        n, labelled = len(self.material.ids), int(self.material.labelled.sum())
+        lead = f"{plural(n, *KINDS[self.material.kind])}, {labelled:,} of them labelled."
+        lead = " ".join(filter(None, [lead, estimate_sentence(estimate), expected_right(error)]))
+        return {"lead": lead, **facts_of_fit(estimate, error, note.get("calibration_chance"), self.run.seed)}
 
     def _figures(self) -> dict[str, Any]:
         """What every action may change."""

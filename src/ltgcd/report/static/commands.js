@@ -81,7 +81,7 @@ const left = () => Math.max(0, sureCount() - [...store.selection].filter((row) =
 
 // key, what it does (a text, or a function that gives one), when it works, what it runs; `bar`: a button above the grid.
 export const COMMANDS = [
-  { key: "a", label: () => !selected() ? `Accept all ${whole(sureCount())}` : `Accept the other ${whole(left())}`, when: () => inClass() && sureCount() > 0, run: accept, bar: "first", primary: true },
+  { key: "a", label: () => !selected() ? `Accept all ${whole(sureCount())}` : `Accept other ${whole(left())}`, when: () => inClass() && sureCount() > 0, run: accept, bar: "first", primary: true },
   { key: "c", label: () => `Confirm ${whole(selected())}`, when: () => selected() > 0, run: () => confirm(), bar: "items" },
   { key: "n", label: () => inClass() ? `Not ${shortName(currentClass().name).slice(0, 16)}` : "Not its class", when: () => selected() > 0 && can("reject"), run: () => reject(), bar: "items" },
   { key: "v", label: () => selected() ? "Move to …" : "Move this item to …", when: () => gridCount() > 0 && chosenRows().length > 0, run: moveSelected, bar: () => selected() && "items" },

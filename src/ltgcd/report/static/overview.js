@@ -41,7 +41,7 @@ function draw() {
   $("#facts").replaceChildren(...facts.filter((fact) => fact[1] !== null).map(([name, value, note, title]) =>
     el("div", { title }, el("dt", { text: name }), el("dd", { text: value }, note ? el("small", { text: note }) : null))));
   drawSizes(store.classes.values(), openClass);
-  drawKCurve(state.curve ?? null, { low: null, high: null, ...k });
+  drawKCurve(state.curve ?? null, meta ?? {});
   const first = store.order.find((code) => !store.classes.get(code).accepted);
   $("#begin").replaceChildren(...(first === undefined ? [el("p", { text: "Everything is accepted." })] : [
     el("button", { type: "button", class: "button primary", onclick: () => goBy(1), "aria-keyshortcuts": "j" }, state.mode === "server" ? "Start the review" : "Look through them", el("kbd", { text: "j" })),
