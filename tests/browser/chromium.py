@@ -1,10 +1,9 @@
-"""One headless Chromium for all tests of the page."""
+"""A headless Chromium for the tests of the page: one for each file, ended with it (its driver keeps a loop running)."""
 
 from __future__ import annotations
 
-import atexit
-import functools
 import shutil
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,12 +11,12 @@ import pytest
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-@functools.cache
-def chromium() -> Any:
-    """The browser, started by the first test that needs it; a test without one is skipped."""
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
     driver = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install '.[dev]'")
     if CHROMIUM is None:
         pytest.skip("no browser: install Debian's chromium, or put one on the PATH")
-    playwright = driver.sync_playwright().start()
-    atexit.register(playwright.stop)
-    return playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with driver.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()

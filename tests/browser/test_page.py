@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from chromium import chromium
+from chromium import browser  # noqa: F401 - a fixture
 from PIL import Image, ImageDraw
 
 from ltgcd.common.files import with_metadata
@@ -91,8 +91,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 class Opened:
     """A page, and everything that went wrong on it."""
 
-    def __init__(self, path: Path, **context: Any) -> None:
-        self.context = chromium().new_context(**{"viewport": {"width": 1280, "height": 900}, **context})
+    def __init__(self, chromium: Any, path: Path, **context: Any) -> None:
+        self.context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **context})
         self.page = self.context.new_page()
         self.troubles: list[str] = []
         self.page.on("console", lambda message: self.troubles.append(message.text) if message.type == "error" else None)
@@ -125,11 +125,11 @@ class Opened:
 
 
 @pytest.fixture
-def open_page(pages: dict[str, Path]) -> Iterator[Any]:
+def open_page(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:  # noqa: F811 - a fixture
     opened: list[Opened] = []
 
     def start(kind: str = "picture", **context: Any) -> Opened:
-        opened.append(Opened(pages[kind], **context))
+        opened.append(Opened(browser, pages[kind], **context))
         return opened[-1]
 
     yield start

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chromium import chromium
+from chromium import browser  # noqa: F401 - a fixture
 from fake_server import FakeRun, serve
 
 EVIL = "<img src=x onerror=window.pwned=1></script><script>window.pwned=1</script>"
@@ -27,10 +27,10 @@ def wait_until(page: Any, expression: str, arg: Any = None) -> None:
 class Served:
     """A page of a made-up run, and everything that went wrong on it."""
 
-    def __init__(self, run: FakeRun, **context: Any) -> None:
+    def __init__(self, chromium: Any, run: FakeRun, **context: Any) -> None:
         self.run, self.server = run, serve(run)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}/"
-        self.context = chromium().new_context(**{"viewport": {"width": 1280, "height": 800}, **context})
+        self.context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, **context})
         self.troubles: list[str] = []
         self.page = self.open()
 
@@ -47,6 +47,8 @@ class Served:
     def press(self, *keys: str) -> None:
         for key in keys:
             self.page.keyboard.press(key)
+            if key == "Escape":  # a panel closes a moment later, which is nothing to a person
+                self.page.locator("dialog").wait_for(state="detached")
 
     def see(self, name: str) -> None:
         wait_until(self.page, "n => document.querySelector('#name').textContent === n", arg=name)
@@ -63,11 +65,11 @@ class Served:
 
 
 @pytest.fixture
-def serve_page() -> Iterator[Any]:
+def serve_page(browser: Any) -> Iterator[Any]:  # noqa: F811 - a fixture
     served: list[Served] = []
 
     def start(run: FakeRun | None = None, **context: Any) -> Served:
-        served.append(Served(run or FakeRun(n=400, classes=9), **context))
+        served.append(Served(browser, run or FakeRun(n=400, classes=9), **context))
         return served[-1]
 
     yield start
