@@ -156,11 +156,13 @@ class Clock:
     @contextlib.contextmanager
     def __call__(self, title: str, _total: int):
         first = title.startswith("embedding")
+        if first:
+            self.times = [(time.perf_counter(), 0)]
         yield lambda items: self.times.append((time.perf_counter(), items)) if first else None
 
     def steady_rate(self, workers: int) -> float:
-        """Items a second once all workers are at work: after the first report of as many."""
-        (start, _), *rest = self.times[workers - 1 :]
+        """Items a second once all workers are at work, which is after as many reports; one has nothing to start."""
+        (start, _), *rest = self.times[workers if workers > 1 else 0 :]
         return sum(items for _, items in rest) / (rest[-1][0] - start)
 
 
@@ -172,7 +174,7 @@ def measured(source: Source, backbone, workers: int, threads: int = 1) -> tuple[
     try:
         with tempfile.TemporaryDirectory() as folder:
             started = time.perf_counter()
-            embed(source, backbone, Path(folder) / "f", workers=workers)
+            embed(source, backbone, Path(folder) / "f", engine="torch", workers=workers)
             return len(source.collection) / (time.perf_counter() - started), clock.steady_rate(workers)
     finally:
         features.progress, engine.torch_threads = before
@@ -208,8 +210,11 @@ def workers_and_load(n_images: int, n_texts: int, rounds: int) -> None:
         for _ in range(rounds):
             for way, (others, workers, threads) in ways.items():
                 loads.append(os.getloadavg()[0])
+                # Two threads beside busy processes take minutes for what others do in seconds: a quarter will do.
+                n = len(source.collection) // (1 if threads == 1 else 4)
                 with busy(others):
-                    rates[way].append(measured(source, backbone, workers, threads))
+                    part = Source(source.collection.select(np.arange(n)), None)
+                    rates[way].append(measured(part, backbone, workers, threads))
                 print(
                     f"    {kind}, {way}: {rates[way][-1][1]:.1f}/s at load {loads[-1]:.1f}", file=sys.stderr, flush=True
                 )
