@@ -38,7 +38,8 @@ function drawHead() {
 }
 function drawClass(one) {
   const lane = laneOf(one);
-  $("#name").replaceChildren(el("button", { type: "button", class: "name", title: "Rename (r)", onclick: startRename }, el("bdi", {}, ...breakable(one.name))));
+  // Whoever is typing a name goes on typing, whatever has changed meanwhile.
+  if (!$("#name .namefield")) $("#name").replaceChildren(el("button", { type: "button", class: "name", title: "Rename (r)", onclick: startRename }, el("bdi", {}, ...breakable(one.name))));
   $("#badges").replaceChildren(...[
     el("span", { class: "chip " + lane, text: one.size ? (one.known ? "known" : "novel") : "unsure items only" }),
     one.accepted ? el("span", { class: "chip done", text: "✓ accepted" }) : null,

@@ -26,7 +26,7 @@ const chosenRows = () => selected() ? selectedRows() : cursorRow() === null ? []
 export function startRename() {
   const one = currentClass(), title = $("#name");
   if (!one || $(".namefield", title)) return;
-  const back = () => { emit("head"); $("#grid").focus({ preventScroll: true }); };
+  const back = () => { title.replaceChildren(); emit("head"); $("#grid").focus({ preventScroll: true }); };
   const suggestions = [one.suggested, ...(one.terms ?? [])].filter((name) => name && name !== one.name && !name.startsWith("near "));
   const field = nameBox({
     label: "Its name", value: one.known ? one.name : "", but: one.code, first: suggestions.slice(0, 4),
