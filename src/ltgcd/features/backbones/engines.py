@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -103,6 +104,9 @@ def openvino_engine(backbone: Backbone, batch_size: int) -> Run:
     """OpenVINO on the CPU, in float32, for one size of batch."""
     if backbone.kind != "image" or backbone.preprocessing is None:
         raise InputError(f"OpenVINO runs image backbones only, not '{backbone.name}'; give --engine torch.")
+    # Converting a network, OpenVINO reports to its makers, from forks that may hang and stay. Without this package,
+    # which it takes for optional, it does not.
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     try:
         import openvino as ov  # noqa: PLC0415 - optional
     except ImportError as error:
