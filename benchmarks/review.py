@@ -205,7 +205,7 @@ def main() -> None:
     print(told)
     if options.draw:
         (HERE / "results" / "review.txt").write_text(told + "\n")
-        draw(list(last.values()), HERE / "figures" / "review.svg")
+        draw(list(last.values()), HERE.parent / "docs" / "review-curves.svg")
 
 
 if __name__ == "__main__":

@@ -154,6 +154,10 @@ def _find_unreadable(run: Run, notify: Notify) -> Iterator[Problem]:
     notify("reading the labels and the model")
     yield from _tried(files.labels, run.labels, AGAIN)
     yield from _tried(files.metrics, run.epochs, "it holds only the curves of training, which nothing else needs")
+    lost = list(_tried(files.assignments, run.class_count, AGAIN)) if run.finished else []
+    yield from lost
+    if lost:  # they say which model and which estimate count
+        return
     if config.get("k") == "auto" or files.estimate.exists():
         needed = run.finished and run.model_files == files  # a refit may have had nothing to estimate
         yield from _tried(files.estimate, lambda: _there(run.estimate(), files.estimate, needed), AGAIN)
@@ -165,10 +169,7 @@ def _find_unreadable(run: Run, notify: Notify) -> Iterator[Problem]:
     known = METHODS.get(str(config.get("method")))
     if files.model.exists() or (known is not None and known.trained):
         yield from _tried(files.model, run.read_model, AGAIN)
-    lost = list(_tried(files.assignments, run.class_count, AGAIN))
-    yield from lost
-    if not lost:
-        yield from _find_problems_of_items(run, notify)
+    yield from _find_problems_of_items(run, notify)
 
 
 def _find_problems_of_items(run: Run, notify: Notify) -> Iterator[Problem]:
