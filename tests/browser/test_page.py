@@ -221,6 +221,7 @@ def test_pictures_show_and_every_item_is_in_the_grid(open_page: Any) -> None:
 def test_texts_and_ids_show_where_there_is_no_picture(open_page: Any) -> None:
     opened = open_page("text")
     opened.go_to("novel-001")
+    opened.page.locator("#grid .line", has_text="chirp number").first.wait_for()  # a line is there before its text
     assert opened.page.locator("#grid .line").first.inner_text().startswith("chirp number")
     assert opened.page.locator(".terms li").first.inner_text() == "chirp"
     opened = open_page("vector")
