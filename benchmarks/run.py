@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ltgcd.run.directory import versions
+from ltgcd.run.files import versions
 
 HERE = Path(__file__).parent
 STUDIES = ("speed/embed", "speed/neighbours", "speed/estimate_k", "speed/semi_kmeans", "speed/training", "purity")

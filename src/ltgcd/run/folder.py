@@ -1,0 +1,184 @@
+"""`RunFolder`: a run directory as a place: whether it is free, who writes to it, what the run was asked for."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ltgcd.common.checksums import CHECKSUM, write_table
+from ltgcd.common.errors import InputError
+from ltgcd.common.files import LOCK, checksum_rows, is_temporary, locked, read_metadata
+from ltgcd.data.collection import Source
+from ltgcd.data.parquet import parquet_file
+from ltgcd.data.sources import labels_table
+from ltgcd.features.cache import is_feature_folder
+from ltgcd.run.files import DAMAGED, features_checksum, read_toml, versions, write_toml
+from ltgcd.run.labels import RunLabels, read_run_labels
+from ltgcd.run.paths import CHECKPOINTS, EMBEDDED, UPDATES, files_of
+
+FORMAT = 2  # of the run directory; raised when older ones can no longer be read
+
+
+class RunFolder:
+    """A run directory; making the object touches no file.
+
+    Attributes
+    ----------
+    folder : path
+        Where it is.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        self.files = files_of(self.folder)
+        self.report, self.predictions = self.files.report, self.files.predictions
+        self.embedded = self.folder / EMBEDDED
+        self._checkpoints, self._updates = self.folder / CHECKPOINTS, self.folder / UPDATES
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    # ------------------------------------------------------------ begin, or go on
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Self:
+        """A run that is there, or one sentence about why it is none."""
+        run = cls(folder)
+        if not run.folder.is_dir():
+            raise InputError(f"{folder} is not a run directory; give the --out of a run.")
+        run.config()
+        return run
+
+    def check_free(self) -> None:
+        """Refuse a folder that holds something else; what a killed run left half-way does not count."""
+        folder = self.folder
+        if folder.is_file():
+            raise InputError(f"{folder} is a file; give a folder with --out.")
+        if not folder.is_dir() or self.files.config.is_file():
+            return
+        is_own = all(
+            path.name == LOCK or is_temporary(path) or self._is_leftover(path) or is_feature_folder(path)
+            for path in folder.iterdir()
+        )
+        if not is_own and not self.files.config.is_file():  # else another process has begun a run there just now
+            raise InputError(f"{folder} is not empty and holds no run of ltgcd; give a new folder with --out.")
+
+    def _is_leftover(self, path: Path) -> bool:
+        """Whether a file is a run's own table of labels, and not the work of ``ltgcd split``."""
+        if path.name != self.files.labels.name:
+            return False
+        schema = parquet_file(path).schema_arrow
+        noted = set(read_metadata(schema)) - {CHECKSUM}
+        return noted == {"class_names"} and set(schema.names) <= {"id", "label", "y_true"}
+
+    @contextmanager
+    def lock(self, what: str, *, sweeps: bool = True) -> Iterator[None]:
+        """Keep every other process from writing to the run; a second one is told who does.
+
+        Whoever has the lock first removes what killed processes left half written.
+        """
+        with locked(self.folder, what):
+            for path in self.folders_in_the_way() if sweeps else ():  # what is found last may be written last
+                raise InputError(f"{path} is a folder, where a run keeps a file; move it away.")
+            for path in self.leftovers() if sweeps else ():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            yield
+
+    def folders_in_the_way(self) -> list[Path]:
+        """Folders of somebody's that have the name of a file of the run, which could not be written then."""
+        return [path for path in self.files if path.is_dir()]
+
+    def leftovers(self) -> list[Path]:
+        """Temporary files and, of a finished run, the checkpoints of its rehearsals."""
+        # Not those below features: embed has a lock of its own, and sweeps.
+        folders = (
+            self.folder,
+            self._checkpoints,
+            *self._checkpoints.glob("rehearsal-*"),
+            *self._updates.glob("[0-9]*"),
+        )
+        found = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if is_temporary(path)]
+        return found + (list(self._checkpoints.glob("rehearsal-*")) if self.finished else [])
+
+    def begin(self, config: dict[str, Any], source: Source) -> None:
+        """Make the run directory, or go on with it if it holds the very same run.
+
+        `config` is what decides the result (no paths, no times). Checksums of the labels, the truth that it is scored
+        against and the features are added to it, so that other features in the same folder are another run.
+        """
+        table = labels_table(source, {})
+        checksum = checksum_rows(*(column.combine_chunks() for column in table.columns))
+        features = features_checksum(source.collection.items)
+        decisive = {**config, "labels_checksum": checksum, "features_checksum": features}
+        if self.files.config.is_file():
+            if self.config() != decisive:
+                raise self._another_run()
+            return
+        self.check_free()
+        write_table(self.files.labels, table)
+        # The configuration is written last: a folder with one is a run.
+        write_toml(self.files.config, {"format": FORMAT, "run": decisive, "versions": versions()})
+
+    def check_same(self, config: dict[str, Any], ids: pa.StringArray) -> None:
+        """Refuse a run of other settings, or of items that are not among `ids`, before anything is computed.
+
+        `config` is what `begin` will be given, as far as it is known before there are features.
+        """
+        if not self.begun:
+            return
+        later = {"labels_checksum", "features_checksum", "features"}
+        held = {key: value for key, value in self.config().items() if key not in later}
+        asked = {key: value for key, value in config.items() if key not in later}
+        if held != asked or not pc.all(pc.is_in(self.labels().ids, ids)).as_py():
+            raise self._another_run()
+
+    def _another_run(self) -> InputError:
+        return InputError(f"{self} holds another run; give a new folder (--out), or remove this one.")
+
+    @property
+    def begun(self) -> bool:
+        """Whether the folder holds a run, finished or not."""
+        return self.files.config.is_file()
+
+    @property
+    def finished(self) -> bool:
+        """Whether every item has its label."""
+        return self.files.assignments.is_file()
+
+    def remove(self) -> None:
+        """Remove the whole directory."""
+        shutil.rmtree(self.folder)
+
+    # ------------------------------------------------------------ what was asked for
+
+    def config(self) -> dict[str, Any]:
+        """What decides the result of the run."""
+        if not self.files.config.is_file():
+            raise InputError(f"{self} is not a run directory (no {self.files.config.name}); give the --out of a run.")
+        described = read_toml(self.files.config)
+        if described.get("format") != FORMAT:
+            raise InputError(
+                f"{self} was made by another version of ltgcd, whose runs this one can't read; run it again in a new "
+                "folder."
+            )
+        if not isinstance(described.get("run"), dict):
+            raise InputError(f"{self.files.config} {DAMAGED}.")
+        config: dict[str, Any] = described["run"]
+        return config
+
+    @property
+    def seed(self) -> int:
+        """Seed of every random draw."""
+        return int(self.config().get("random_state", 0))
+
+    def labels(self) -> RunLabels:
+        """Ids, labels and truth that the run was given, updates included."""
+        if not self.files.labels.is_file():
+            raise InputError(f"{self} has no {self.files.labels.name}, which says what was labelled; restore it.")
+        return read_run_labels(self.files.labels)
