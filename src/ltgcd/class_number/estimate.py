@@ -2,8 +2,8 @@
 
 ``peaks`` (the default) asks which share of D^u is of known classes (`known_share`), by items weighted so that classes
 are about equally heavy (`class_mass`): what is left, divided by the mean mass of a known class, is the number of novel
-classes. Draws over all that chance decided, hidden classes among it, give the interval and, by the least expected
-relative error, the estimate (`interval`). Density peaks give the weights and the partition.
+classes. Draws over all that chance decided, hidden classes among it, give the interval, and their geometric mean is
+the estimate (`interval`). Density peaks give the weights and the partition.
 ``peaks-literal`` is the paper's search as printed, ``peaks-merged`` its corrected reading.
 """
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from ltgcd.class_number.class_mass import EXPONENTS, class_number, mass_table, mean_log_size
-from ltgcd.class_number.interval import bootstrap, least_relative_error, measured_error, widened
+from ltgcd.class_number.interval import bootstrap, geometric_mean, measured_error, widened
 from ltgcd.class_number.known_share import NEIGHBOURS, KnownShare, known_share, recoded, sibling_folds, with_siblings
 from ltgcd.class_number.peak_search import LITERAL, PeakConfig, density_peaks, partition, search_peaks
 from ltgcd.class_number.rivals import ChosenPartition, evoc_layers, finch_levels, hdbscan, leiden_scan, ward_scan
@@ -191,9 +191,7 @@ def _by_known_share(task: _Task) -> _Result:
     }
     # An error that nobody measured makes the interval wide; it is no reason for another estimate.
     by_origin = {
-        origin: least_relative_error(
-            np.maximum(widened(numbers, errors, n_shown) if len(errors) else numbers, task.n_old)
-        )
+        origin: geometric_mean(np.maximum(widened(numbers, errors, n_shown) if len(errors) else numbers, task.n_old))
         for origin, (numbers, _) in drawn.items()
     }
     numbers, shares = drawn[task.labels_from]

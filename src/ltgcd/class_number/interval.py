@@ -5,7 +5,7 @@ their labels taken away) is measured: half of the labelled classes are hidden, t
 is estimated from the other half, and compared with the truth, a few times over. A problem with all of its classes has
 half of the variance of one with half of them, and that is added to the draws.
 
-The draws give the interval, and the estimate itself: the number with the least expected relative error.
+The draws give the interval, and their geometric mean is the estimate.
 """
 
 from __future__ import annotations
@@ -176,12 +176,10 @@ def widened(draws: NDArray[np.float64], errors: NDArray[np.float64], n_old: int)
     return np.asarray(n_old + (draws - n_old)[:, None] * np.exp(noise), dtype=np.float64).ravel()
 
 
-def least_relative_error(draws: NDArray[np.float64]) -> float:
-    """The k that makes the mean of |k − K| / K over draws of K the least: their median with weights 1 / K.
+def geometric_mean(draws: NDArray[np.float64]) -> float:
+    """The k with the least mean square of log(k / K) over draws of K.
 
-    Too many by a factor of two costs twice as much as too few by one, so where little is known it lies below the
-    median of the draws, and where all is known it is the median.
+    Too many by a factor of two is as wrong as too few by one. (The number with the least |k − K| / K lies below it
+    wherever little is known, and it was too small on collections that had no part in choosing it.)
     """
-    ordered = np.sort(draws)
-    weight = np.cumsum(1.0 / ordered)
-    return float(ordered[np.searchsorted(weight, weight[-1] / 2)])
+    return float(np.exp(np.log(draws).mean()))
