@@ -56,6 +56,9 @@ def test_demo_runs_from_nothing(tmp_path: Path) -> None:
     human = call_cli("evaluate", run)
     assert human.code == 0
     assert "balanced ACC" in human.out
+    assert "Of New classes, on average:" in human.out
+    assert scored["errors"]["new"]["right"] == pytest.approx(scored["balanced_acc"]["new"])
+    assert scored["oracle"]["balanced_acc"]["all"] > 70
 
 
 def test_the_same_seed_gives_the_same_labels(tmp_path: Path) -> None:

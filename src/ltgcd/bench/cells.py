@@ -277,6 +277,7 @@ def scored(run: Run) -> dict[str, Any]:
             "old": {"as_old": int((old & said).sum()), "as_new": int((old & ~said).sum())},
             "new": {"as_old": int((~old & said).sum()), "as_new": int((~old & ~said).sum())},
         },
+        "errors": {group: shares and _rounded(shares) for group, shares in evaluation["errors"].items()},
     }
 
 

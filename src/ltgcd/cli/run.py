@@ -234,9 +234,16 @@ def evaluate(
     n_old: Annotated[
         int | None, typer.Option("--n-old", help="Without --truth: integer y_true below this are old classes.")
     ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--source", help="Embeddings of the run's items, if it does not keep them (made by train)."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Score a run or a file of predictions on the unlabelled items.
+    """Score a run or a file of predictions on the unlabelled items, and tell what kind of errors there are.
+
+    Where the features are at hand (kept by the run, in --source, or --truth itself), it also tells what the nearest of
+    the true class means would give on them: how much better prototypes could bring.
 
     A predictions file has the columns id and label, scored against --truth; or it carries its own truth in a column
     y_true, with the labels that were given in a column y (empty = unlabelled) or the number of old classes by --n-old.
@@ -259,8 +266,11 @@ def evaluate(
                 f"{run} is a run, which is scored against the y_true of its own source; leave out --truth and --n-old, "
                 "or give them with a file of predictions."
             )
-        result = evaluate_run(Run.open(run)) if run.is_dir() else evaluate_predictions(run, truth, n_old)
-        return result.as_dict()
+        if run.is_dir():
+            return evaluate_run(Run.open(run), oracle=True, base=source).as_dict()
+        if source is not None:
+            raise InputError("--source goes with a run; the embeddings of a file of predictions are given by --truth.")
+        return evaluate_predictions(run, truth, n_old).as_dict()
 
     def show(result: dict[str, Any]) -> None:
         rows = {
@@ -269,13 +279,24 @@ def evaluate(
             "balanced_matching": "balanced ACC, balanced matching (extra)",
             "acc_v1": "instance ACC, v1: two matchings (extra)",
         }
-        print_scores(result, rows)
+        oracle = result["oracle"] and result["oracle"]["balanced_acc"]
+        print_scores(
+            {**result, "oracle": oracle}, {**rows, "oracle": "balanced ACC of true class means, same features (bound)"}
+        )
         thirds = result["many_medium_few"]
         flipped = {
             third: {group: thirds[group][third] for group in ("all", "old", "new")}
             for third in ("many", "medium", "few")
         }
         print_scores(flipped, {"many": "recall, many (%)", "medium": "recall, medium (%)", "few": "recall, few (%)"})
+        for group, title in (("old", "Old"), ("new", "New")):
+            shares, counts = result["errors"][group], result["error_items"][group]
+            if shares is not None:
+                parts = (("right", "right"), ("in_old", "in an Old class"), ("in_new", "in a New one"))
+                told = [f"{shares[name]:.1f} % {words} ({counts[name]:,} items)" for name, words in parts]
+                if counts["in_none"]:
+                    told.append(f"{shares['in_none']:.1f} % in a surplus one ({counts['in_none']:,})")
+                print(f"Of {title} classes, on average: {', '.join(told)}.")
         print(
             f"{result['n']} unlabelled items; K = {result['k']} ({result['k_used']} used), in truth "
             f"{result['k_true']}; NMI {result['nmi']:.3f}, ARI {result['ari']:.3f}."

@@ -9,6 +9,7 @@ with the most in Old (`ltgcd.graph.matching.match`), so that no figure depends o
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -20,7 +21,8 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Truth
-from ltgcd.graph.matching import confusion, match
+from ltgcd.evaluation.diagnostic import error_items, error_shares, nearest_true_mean
+from ltgcd.graph.matching import confusion, match, matched_clusters
 
 
 class Scores(NamedTuple):
@@ -55,6 +57,14 @@ class Evaluation:
         Extra: mean recall under the matching that maximises mean recall. An upper bound of `balanced_acc`.
     acc_v1 : Scores
         Extra: separate matchings on Old and New items (arXiv v1 of GCD). Inflated; for comparison with old tables only.
+    errors : dict
+        Where the items of ``old`` and of ``new`` classes went, as a mean over classes in percent, so that ``right`` is
+        the balanced accuracy; see `ltgcd.evaluation.diagnostic`. None for a group without classes.
+    error_items : dict
+        The same as numbers of items.
+    oracle : dict or None
+        ``acc`` and ``balanced_acc`` of the nearest of the true class means on the same features: what better
+        prototypes could bring. None where the features are not at hand.
     """
 
     acc: Scores
@@ -68,11 +78,15 @@ class Evaluation:
     n: int
     balanced_matching: Scores
     acc_v1: Scores
+    errors: dict[str, dict[str, float] | None]
+    error_items: dict[str, dict[str, int]]
+    oracle: dict[str, Scores] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dicts and numbers, for JSON."""
         scores = ("acc", "balanced_acc", "balanced_matching", "acc_v1")
-        return {**asdict(self), **{name: getattr(self, name)._asdict() for name in scores}}
+        oracle = None if self.oracle is None else {name: value._asdict() for name, value in self.oracle.items()}
+        return {**asdict(self), **{name: getattr(self, name)._asdict() for name in scores}, "oracle": oracle}
 
 
 # ---------------------------------------------------------------- figures
@@ -137,7 +151,8 @@ def evaluate(
     classes, sizes = np.unique(y_true, return_counts=True)
     is_old = classes < n_old
     w = confusion(y_true, y_pred)
-    matched = match(w, is_old=is_old)
+    partner = matched_clusters(w, is_old=is_old)
+    matched = np.where(partner >= 0, w[np.arange(len(w)), partner], 0)
     matched_balanced = match(w, "balanced", is_old)
     return Evaluation(
         acc=accuracy(matched, sizes, is_old),
@@ -151,6 +166,8 @@ def evaluate(
         n=len(y_true),
         balanced_matching=balanced_accuracy(matched_balanced, sizes, is_old),
         acc_v1=_accuracy_v1(w, sizes, is_old),
+        errors=error_shares(w, partner, is_old),
+        error_items=error_items(w, partner, is_old),
     )
 
 
@@ -160,6 +177,7 @@ def evaluate_assignments(
     ids: pa.StringArray,
     labels: NDArray[np.int64],
     k: int | None = None,
+    x: NDArray[np.floating] | None = None,
 ) -> Evaluation:
     """Score assignments joined by id: every unlabelled item with a known true class must have one.
 
@@ -173,6 +191,8 @@ def evaluate_assignments(
         Predicted class of each id, in any order.
     k : int, optional
         Classes of the method, empty ones included.
+    x : ndarray, shape (N, D), optional
+        Features of the items of `truth`, in its order: what their true class means would give is told, too.
     """
     position = pc.index_in(truth.ids, ids)
     scored = (truth.y_true >= 0) & ~np.asarray(pc.is_in(truth.ids, labelled_ids))
@@ -184,7 +204,7 @@ def evaluate_assignments(
         )
     chosen = position.filter(scored).to_numpy()
     known = truth.y_true[truth.y_true >= 0]
-    return evaluate(
+    found = evaluate(
         truth.y_true[scored],
         labels[chosen],
         truth.n_old,
@@ -192,6 +212,20 @@ def evaluate_assignments(
         k_true=len(np.unique(known)),
         frequency=np.bincount(known, minlength=len(truth.class_names)).astype(np.int64),
     )
+    if x is None:
+        return found
+    return dataclasses.replace(found, oracle=oracle_scores(x, truth.y_true, scored, truth.n_old))
+
+
+def oracle_scores(
+    x: NDArray[np.floating], y_true: NDArray[np.int64], scored: NDArray[np.bool_], n_old: int
+) -> dict[str, Scores]:
+    """``acc`` and ``balanced_acc`` of the nearest true class mean on features (N, D); see `nearest_true_mean`."""
+    said = nearest_true_mean(x, y_true, scored, n_old)
+    classes, t = np.unique(y_true[scored], return_inverse=True)
+    sizes, matched = np.bincount(t), np.bincount(t, weights=said == y_true[scored]).astype(np.int64)
+    is_old = classes < n_old
+    return {"acc": accuracy(matched, sizes, is_old), "balanced_acc": balanced_accuracy(matched, sizes, is_old)}
 
 
 def _accuracy_v1(w: NDArray[np.int64], sizes: NDArray[np.int64], is_old: NDArray[np.bool_]) -> Scores:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Truth, check_unique
+from ltgcd.data.items import Vectors
 from ltgcd.data.labels import codes_of, is_number, label_names, read_csv, sorted_names, stored_labels, strings
 from ltgcd.data.parquet import read_parquet
 from ltgcd.data.sources import encode_labels, read_source
@@ -45,16 +46,18 @@ def evaluate_predictions(path: Path, truth: Path | None = None, n_old: int | Non
             raise InputError(f"{truth} tells no true classes (y_true), so nothing can be scored against it.")
         collection = source.collection
         coded, labelled_ids = source.truth, collection.ids.filter(pa.array(collection.labelled))
+        x = collection.items.x if isinstance(collection.items, Vectors) else None
     else:
         ids = ids if ids is not None else pa.array(np.arange(len(table))).cast(pa.string())
         coded, labelled_ids = _own_truth(path, table, ids, n_old)
+        x = None
     labels = codes_of(predicted, sorted_names(predicted))
     scored = pc.and_(pc.is_in(ids, coded.ids), pc.invert(pc.is_in(ids, labelled_ids)))
     absent = np.asarray(scored) & (labels < 0)
     if absent.any():
         raise InputError(f"{path} has {absent.sum()} rows without a label; give every unlabelled item a prediction.")
     try:
-        return evaluate_assignments(coded, labelled_ids, ids, labels)
+        return evaluate_assignments(coded, labelled_ids, ids, labels, x=x)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 

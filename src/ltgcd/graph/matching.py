@@ -36,10 +36,21 @@ def match(
 ) -> NDArray[np.int64]:
     """Items of each true class that lie in the cluster matched to it, shape (true classes,); 0 for an unmatched class.
 
+    Parameters as in `matched_clusters`.
+    """
+    partner = matched_clusters(w, matching, is_old)
+    return np.where(partner >= 0, w[np.arange(len(w)), partner], 0)
+
+
+def matched_clusters(
+    w: NDArray[np.int64], matching: Matching = "instance", is_old: NDArray[np.bool_] | None = None
+) -> NDArray[np.int64]:
+    """Cluster that each true class is matched to, shape (true classes,); -1 for an unmatched class.
+
     ``instance`` matches the most items. Of several such matchings it takes those with the greatest mean recall over
     all classes, of these those with the greatest over the Old classes, of these those with the most items of Old
-    classes, and of these one by fixed random weights of the classes. ``balanced`` puts the mean recall first, then
-    the items, and goes on alike.
+    classes, and of these one by fixed random weights of the classes and of what the clusters hold. ``balanced`` puts
+    the mean recall first, then the items, and goes on alike.
 
     Parameters
     ----------
@@ -57,8 +68,10 @@ def match(
     goals = [items, recall] if matching == "instance" else [recall, items]
     if is_old is not None:
         goals += [np.where(is_old[rows], recall, 0), np.where(is_old[rows], items, 0)]
-    goals.append(items * np.random.RandomState(0).randint(1, 2**20, size=len(w), dtype=np.int64)[rows])
-    matched = np.zeros(len(w), dtype=np.int64)
+    of_class = np.random.RandomState(0).randint(1, 2**20, size=len(w), dtype=np.int64)
+    of_cluster = (of_class @ w) % 2**20  # equal for clusters that hold the same, whatever their numbers
+    goals += [items * of_class[rows], 1 + of_class[rows] * of_cluster[columns] % 2**20]
+    partner = np.full(len(w), -1, dtype=np.int64)
     needed_rows, needed_columns = np.zeros(w.shape[0], dtype=np.int64), np.zeros(w.shape[1], dtype=np.int64)
     left = np.arange(len(rows))  # pairs that are still to be chosen from
     for goal in goals:
@@ -66,8 +79,8 @@ def match(
         # Classes and clusters that every best matching has in it so far come before all of the new goal.
         weight = weight + (needed_rows[r] + needed_columns[c]) * (1 + _largest_sum(r, weight))
         chosen = _heaviest(r, c, weight)
-        matched[r] = 0
-        matched[r[chosen]] = items[left[chosen]]
+        partner[r] = -1
+        partner[r[chosen]] = c[chosen]
         u, v = _duals(r, c, weight, chosen)
         needed_rows[: len(u)], needed_columns[: len(v)] = u > 0, v > 0
         tight = u[r] + v[c] == weight
@@ -76,7 +89,7 @@ def match(
         left = left[tight][~alone]
         if not len(left):
             break
-    return matched
+    return partner
 
 
 def _largest_sum(rows: NDArray[np.int64], values: NDArray[np.int64]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,22 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.evaluation.metric import Evaluation, evaluate_assignments
 from ltgcd.run.directory import Run
+from ltgcd.run.items import Features
+from ltgcd.run.update import features_of_run
 
 
-def evaluate_run(run: Run) -> Evaluation:
-    """Every figure of a finished run."""
+def evaluate_run(run: Run, *, oracle: bool = False, base: Path | None = None) -> Evaluation:
+    """Every figure of a finished run.
+
+    Parameters
+    ----------
+    run : Run
+        A finished run whose source told the truth.
+    oracle : bool
+        Whether also what the true class means would give on its features, as far as they are at hand.
+    base : path, optional
+        Embeddings of the run's items, for a run that does not keep them.
+    """
     labels = run.labels()
     if labels.truth is None:
         raise InputError(f"{run} can't be evaluated: its source had no y_true.")
@@ -22,8 +35,11 @@ def evaluate_run(run: Run) -> Evaluation:
     labelled_ids = labels.ids.filter(pa.array(labels.y >= 0))
     predicted = np.asarray(table.column("label").to_numpy(), dtype=np.int64)
     ids = table.column("id").combine_chunks()
+    x = None
+    if oracle and (base is not None or run.features() is not None):
+        x = Features(ids, features_of_run(run, table, base)).of(labels.truth.ids, run)
     try:
-        return evaluate_assignments(labels.truth, labelled_ids, ids, predicted, k=class_count(table))
+        return evaluate_assignments(labels.truth, labelled_ids, ids, predicted, k=class_count(table), x=x)
     except InputError as error:
         raise InputError(f"{run}: {error}") from error
 
