@@ -27,9 +27,10 @@ from ltgcd.bench.charts import (
     thirds_of,
 )
 from ltgcd.bench.density_map import DensityMap, density_map, draw_density_map
-from ltgcd.bench.render import GROUPS, Records
+from ltgcd.bench.render import Records
 from ltgcd.bench.runner import FIGURES, Bench
 from ltgcd.bench.tables import Column, Row, Setting, Table, cell_of, regime_of, setting_of
+from ltgcd.bench.verdicts import GROUPS
 from ltgcd.common.files import atomic_path
 from ltgcd.report.k_plot import INK, MUTED, repeatable
 from ltgcd.run.directory import Run

@@ -6,26 +6,17 @@ The page is a function of the tables and the records alone: the same lines give 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ltgcd.bench.tables import Claim, Column, Row, Setting, Table, cell_of
+from ltgcd.bench.tables import Column, Row, Setting, Table, cell_of
+from ltgcd.bench.verdicts import GROUPS, Found, relative_error, verdict
 from ltgcd.data.datasets import get_dataset
 from ltgcd.training.methods import method_names
 
 Records = dict[str, dict[str, Any]]
-GROUPS = ("all", "old", "new")
 NOT_RUN = "not run"
-
-
-class Found(NamedTuple):
-    """The figures of a row in a column: a line for each finished seed, a column for each figure; and the minutes."""
-
-    values: list[list[float | None]]
-    seeds: list[int]
-    minutes: list[float]
 
 
 def render(tables: Sequence[Table], settings: dict[str, Setting], records: Records, figures: Sequence[str] = ()) -> str:
@@ -39,6 +30,9 @@ def render(tables: Sequence[Table], settings: dict[str, Setting], records: Recor
         "method). "
         f"All / Old / New is balanced ACC in percent at the true K. '{NOT_RUN}' says how to get what is missing.\n",
         "A mark ✓ means that a row has the same place among the methods as in the paper, by All.\n",
+        "**When a claim holds.** Rows are compared on the same data seeds. A mean difference counts if it is beyond "
+        "Student's 95 % interval, with the variance of such differences pooled over the claims of a table; otherwise "
+        "there is *no difference beyond noise*. Where every row has one seed only, no spread is known.\n",
     ]
     for table in tables:
         text.append(f"\n## {table.title}\n\n`ltgcd bench {table.name}` · the paper: {table.paper}\n")
@@ -187,7 +181,7 @@ def _figures(row: Row, one: Found, width: int) -> list[str]:
         return [NOT_RUN] + ["–"] * (width - 1)
     if row.shows == "k":
         ks, lows, highs, true = zip(*one.values, strict=True)
-        errors = [_error(k, t) for k, t in zip(ks, true, strict=True)]
+        errors = [relative_error(k, t) for k, t in zip(ks, true, strict=True)]
         spans = [(a, b, t) for a, b, t in zip(lows, highs, true, strict=True) if a is not None and b is not None]
         inside = sum(a <= t <= b for a, b, t in spans)
         said = ", ".join(f"{k:.0f}" for k in ks)
@@ -199,11 +193,6 @@ def _figures(row: Row, one: Found, width: int) -> list[str]:
     if row.shows == "lambda_epochs":
         return [", ".join(f"{np.mean(epoch):.1f}" for epoch in zip(*one.values, strict=False))]
     return [_spread([v for v in values if v is not None]) for values in zip(*one.values, strict=True)]
-
-
-def _error(k: float | None, true: float | None) -> float:
-    assert k is not None and true is not None
-    return abs(k / true - 1)
 
 
 def _spread(values: list[float]) -> str:
@@ -283,7 +272,8 @@ def _grid(table: Table, found: dict[tuple[str, str], Found]) -> list[str]:
     for column in table.columns:
         mine = [found[column.id, row.id] for row in table.rows]
         errors = [
-            100 * float(np.mean([_error(k, t) for k, _, _, t in one.values])) if one.values else None for one in mine
+            100 * float(np.mean([relative_error(k, t) for k, _, _, t in one.values])) if one.values else None
+            for one in mine
         ]
         least = min((round(e) for e in errors if e is not None), default=None)
         line = [column.title]
@@ -306,7 +296,7 @@ def _summary(table: Table, found: dict[tuple[str, str], Found]) -> list[str]:
         if not mine:
             text.append(f"| {row.title} | {NOT_RUN} | – | – | – | – | – |")
             continue
-        errors = [float(np.mean([_error(k, t) for k, _, _, t in values])) for values in mine]
+        errors = [float(np.mean([relative_error(k, t) for k, _, _, t in values])) for values in mine]
         runs = [one for values in mine for one in values]
         spans = [(a, b, t) for _, a, b, t in runs if a is not None and b is not None and t is not None]
         covers = f"{100 * np.mean([a <= t <= b for a, b, t in spans]):.0f} %" if spans else "–"
@@ -316,66 +306,3 @@ def _summary(table: Table, found: dict[tuple[str, str], Found]) -> list[str]:
             f"{100 * max(errors):.0f} % | {covers} | {width} |"
         )
     return text
-
-
-# ---------------------------------------------------------------- claims
-
-
-def verdict(claim: Claim, table: Table, found: dict[tuple[str, str], Found]) -> str:
-    """A sentence on whether a direction of the paper is there, with the figures and the seeds that agree."""
-    rows = {row.id: row for row in table.rows}
-    at = GROUPS.index(claim.measure) if claim.measure in GROUPS else 0
-    if claim.measure == "error":
-        found = {place: _as_errors(one) for place, one in found.items()}
-    if claim.gap:
-        series = [_by_seed(found[column, claim.gap[0]], at) for column in claim.over]
-        others = [_by_seed(found[column, claim.gap[1]], at) for column in claim.over]
-        leads = [{seed: a[seed] - b[seed] for seed in a if seed in b} for a, b in zip(series, others, strict=True)]
-        return _said(claim, [("", leads)], rising=True)
-    columns = []
-    for column in table.columns:
-        columns.append((column.title, [_by_seed(found[column.id, row], at) for row in claim.falling]))
-    words = " > ".join(rows[row].title for row in claim.falling)
-    return _said(claim, columns, rising=False, words=f" [{words}]")
-
-
-def _as_errors(one: Found) -> Found:
-    """|K̂ − K| / K in percent instead of K̂ with its interval."""
-    return one._replace(values=[[100 * _error(k, t)] for k, _, _, t in one.values])
-
-
-def _by_seed(one: Found, at: int) -> dict[int, float]:
-    return {
-        seed: float(value)
-        for seed, values in zip(one.seeds, one.values, strict=True)
-        if (value := values[at] if at < len(values) else values[0]) is not None
-    }
-
-
-def _said(claim: Claim, columns: list[tuple[str, list[dict[int, float]]]], *, rising: bool, words: str = "") -> str:
-    parts = []
-    for title, series in columns:
-        seeds = sorted(set.intersection(*(set(one) for one in series)))
-        if not seeds:
-            continue
-        means = [float(np.mean([one[seed] for seed in seeds])) for one in series]
-        holds = sum(_ordered([one[seed] for one in series], rising) for seed in seeds)
-        shown = f"{' → '.join(f'{m:.1f}' for m in means)}; in {holds} of {len(seeds)} seeds"
-        against = sum(_ordered([one[seed] for one in series][::-1], rising) for seed in seeds)
-        if len(seeds) == 1:  # which may be chance
-            said = "so in the one seed" if holds else "not so in the one seed"
-        elif holds == len(seeds):
-            said = "reproduced" if claim.by == "paper" else "yes"
-        elif against == len(seeds):
-            said = "**the reverse**"
-        elif _ordered(means, rising):
-            said = "on average only"
-        else:
-            said = "**not reproduced**" if claim.by == "paper" else "**no**"
-        parts.append(f"{title + ': ' if title else ''}{said} ({shown})")
-    by = "The paper" if claim.by == "paper" else "Ours"
-    return f"- {by}: {claim.says}{words}. " + ("; ".join(parts) + "." if parts else "Not run yet.")
-
-
-def _ordered(values: list[float], rising: bool) -> bool:
-    return all(b > a if rising else a > b for a, b in pairwise(values))

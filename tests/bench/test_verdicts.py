@@ -1,0 +1,118 @@
+"""Whether a claim holds beyond noise: margins worked out by hand, and what does not change a verdict."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ltgcd.bench.tables import Claim, Column, Row, Shows, Table, read_tables
+from ltgcd.bench.verdicts import Found, Noise, verdict
+
+TABLES = Path(__file__).parents[2] / "benchmarks" / "tables"
+ROWS = ("high", "middle", "low")
+
+
+def found(*values: float) -> Found:
+    return Found([[value, value, value] for value in values], list(range(len(values))), [])
+
+
+def table_of(*claims: Claim, shows: Shows = "accuracy") -> Table:
+    rows = tuple(Row(name, name, shows, "ltgcd", "default", {}, {}, True) for name in ROWS)
+    return Table("made-up", "Made up", "–", "train", (Column("set", "Set", "cifar100", {}),), rows, claims)
+
+
+def said(claim: Claim, *figures: tuple[float, ...], table: Table | None = None) -> str:
+    table = table or table_of(claim)
+    column = table.columns[0].id
+    return verdict(claim, table, {(column, row): found(*one) for row, one in zip(ROWS, figures, strict=False)})
+
+
+FALLS = Claim("it falls", falling=ROWS[:2])
+
+
+def test_the_margin_is_students() -> None:
+    """Variance 3 with four degrees of freedom, three seeds: 2.776 · √(3 / 3)."""
+    assert Noise(3.0, 4).margin(3) == pytest.approx(2.776, abs=1e-3)
+    assert Noise(0.0, 0).margin(3) == np.inf
+
+
+def test_a_difference_is_judged_by_its_spread_over_seeds() -> None:
+    """Differences 9, 10, 11 have variance 1: a margin of 4.303 / √3 = 2.5. Those of 0, 10, 20 have one of 24.8."""
+    assert "reproduced (60.0 → 50.0; noise ± 2.5, 3 seeds)" in said(FALLS, (59, 60, 61), (50, 50, 50))
+    assert "no difference beyond noise (60.0 → 50.0; noise ± 24.8, 3 seeds)" in said(FALLS, (50, 60, 70), (50, 50, 50))
+    assert "**the reverse** (50.0 → 60.0; noise ± 2.5, 3 seeds)" in said(FALLS, (50, 50, 50), (59, 60, 61))
+
+
+def test_seeds_are_paired_so_what_moves_both_rows_is_no_noise() -> None:
+    assert "reproduced" in said(FALLS, (21, 41, 61.5), (20, 40, 60))
+
+
+def test_a_small_steady_difference_beside_noisy_ones_is_noise() -> None:
+    """33.7 → 33.5 in both seeds, where other rows differ by ± 2: no verdict may rest on two lucky seeds."""
+    other = Claim("the other", falling=("middle", "low"))
+    table = table_of(FALLS, other)
+    assert "no difference beyond noise" in said(FALLS, (33.7, 33.7), (33.5, 33.5), (30, 34), table=table)
+
+
+def test_equal_runs_tell_nothing_of_noise() -> None:
+    same = Claim("the same", falling=("middle", "low"))
+    alone = said(FALLS, (59, 60, 61), (50, 50, 50), (50, 50, 50))
+    assert alone == said(FALLS, (59, 60, 61), (50, 50, 50), (50, 50, 50), table=table_of(FALLS, same))
+    assert "no difference beyond noise" in said(
+        same, (59, 60, 61), (50, 50, 50), (50, 50, 50), table=table_of(FALLS, same)
+    )
+
+
+def test_a_chain_may_hold_in_part() -> None:
+    chain = Claim("it falls twice", falling=ROWS)
+    assert "in part (1 of 2 steps, the others within noise)" in said(
+        chain, (60, 61, 62), (60, 61.5, 61.5), (40, 41, 42.5)
+    )
+    assert "in part (1 of 2 steps, 1 the reverse)" in said(chain, (50, 51, 52), (60, 61, 62.5), (40, 41, 42))
+
+
+def test_imbalances_are_compared_by_their_ratio() -> None:
+    """Ratios 2, 2.2, 2.42 differ by a factor of 1.1 from seed to seed: a margin of exp(4.303 · log 1.1 / √3) = 1.27."""
+    table = table_of(FALLS, shows="lambda_selected")
+    figures = (200.0, 22.0, 2.42), (100.0, 10.0, 1.0)
+    assert "reproduced (22.0 → 10.0; noise × 1.27, 3 seeds)" in said(FALLS, *figures, table=table)
+
+
+def test_one_seed_is_said_so() -> None:
+    assert "so, in one seed (60.0 → 50.0; no spread is known, 1 seed)" in said(FALLS, (60,), (50,))
+    assert "not so, in one seed" in said(FALLS, (50,), (60,))
+    assert "Not run yet" in said(FALLS, (), ())
+
+
+def test_a_growing_lead() -> None:
+    table = read_tables(TABLES)["lambda"]
+    claim = next(claim for claim in table.claims if claim.gap)
+    lead = {"cifar100-5": (1.0, 1.2, 0.8), "cifar100-10": (4.0, 4.0, 4.1), "cifar100-20": (8.0, 8.3, 8.1)}
+    ours, other = claim.gap
+    figures = {(column.id, row.id): found() for column in table.columns for row in table.rows}
+    figures |= {(c, ours): found(*(50 + g for g in gaps)) for c, gaps in lead.items()}
+    figures |= {(c, other): found(50.0, 50.0, 50.0) for c in lead}
+    assert re.search(r"reproduced \(1\.0 → 4\.0 → 8\.1; noise ± 0\.\d, 3 seeds\)", verdict(claim, table, figures))
+    figures["cifar100-10", ours] = found(49.0, 49.1, 49.2)
+    assert "in part" in verdict(claim, table, figures)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=2, max_size=6),
+    st.floats(-50, 50),
+)
+def test_neither_the_order_of_the_seeds_nor_a_shift_of_all_figures_changes_a_verdict(
+    pairs: list[tuple[float, float]], shift: float
+) -> None:
+    high, low = zip(*pairs, strict=True)
+    word = re.compile(r"\. [^:]*: (.*?) \(")
+    plain = word.findall(said(FALLS, high, low))
+    assert plain == word.findall(said(FALLS, high[::-1], low[::-1]))
+    moved = said(FALLS, tuple(h + shift for h in high), tuple(v + shift for v in low))
+    if abs(np.mean(high) - np.mean(low)) > 1e-6 and np.std(np.subtract(high, low)) > 1e-6:
+        assert plain == word.findall(moved)
