@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pandas
 import pyarrow as pa
@@ -16,6 +18,7 @@ from ltgcd.common.errors import InputError
 from ltgcd.data.digits import digits_source
 from ltgcd.evaluation.metric import evaluate
 from ltgcd.run.directory import Run
+from ltgcd.run.train import config_of_run
 
 
 # One check has -1 for a class of its own.
@@ -196,6 +199,35 @@ def test_a_loaded_model_knows_how_it_was_trained(digits, tmp_path):
     loaded = CategoryDiscovery.load(tmp_path)
     assert loaded.get_params() == made.get_params()
     assert np.array_equal(clone(loaded).fit(x, y).labels_, made.labels_)
+
+
+def test_a_run_of_the_command_is_refined_as_it_was_trained(digits, tmp_path):
+    """Its preset, settings and regime count again, as they do for ``ltgcd refine``, and not the defaults."""
+    source = ltgcd.write_source(tmp_path / "digits.npz", digits_source())
+    changed = ("--preset", "paper", "--set", "schedule.epochs=1", "--k", "10", "--seed", "3")
+    assert call_cli("train", source, *changed, "--out", tmp_path / "run").code == 0
+    held = digits_source().collection
+    Run(tmp_path / "run").write_features(held.ids, held.items.x)
+    loaded = CategoryDiscovery.load(tmp_path / "run")
+    assert loaded._config == dataclasses.replace(config_of_run(Run(tmp_path / "run")), rehearsals=0)
+    assert loaded._config.experiment.schedule.epochs == 1 and loaded._config.experiment.start == "random"
+    again = CategoryDiscovery.load(loaded.save(tmp_path / "copy"))
+    assert again._config == loaded._config
+
+
+def test_the_page_counts_as_added_later_only_what_an_update_added(digits, tmp_path):
+    x, y, _ = digits
+    free = y < 0
+    model = CategoryDiscovery(epochs=1, rehearsals=0).fit(x, y)
+    novel = np.flatnonzero(free & (model.status_ == "novel"))
+    model.refine({int(row): f"kind-{place}" for place, row in enumerate(novel[: model.n_classes_])})
+    assert model.n_classes_ > model.k_estimate_.k, "more classes are there than were estimated"
+    assert "came later have added" not in model.report(tmp_path / "refined.html").read_text()
+    before = model.n_classes_
+    model.update(x[:5] + np.float32(0.02), ["hornet"] * 5)
+    added = model.n_classes_ - before
+    assert added >= 1
+    assert f"came later have added {added}" in model.report(tmp_path / "updated.html").read_text()
 
 
 def test_parameters_that_are_none_come_back_as_none(fitted, tmp_path):

@@ -179,9 +179,11 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         )
         return self
 
-    def fit_predict(self, X: ArrayLike, y: ArrayLike) -> NDArray[Any]:
-        """Discover the classes of X and return `labels_`."""
-        labels: NDArray[Any] = self.fit(X, y).labels_
+    def fit_predict(
+        self, X: ArrayLike, y: ArrayLike, *, store: FeatureStore | None = None, weights: Path | str | None = None
+    ) -> NDArray[Any]:
+        """Discover the classes of X and return `labels_`; parameters as in `fit`."""
+        labels: NDArray[Any] = self.fit(X, y, store=store, weights=weights).labels_
         return labels
 
     def _configured(self, n_old: int, n: int, store: FeatureStore | None) -> DiscoveryConfig:
@@ -385,7 +387,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                 k_estimate=described_estimate(estimate, collection.ids, held.n_old) if estimate else None,
                 calibration_error=held.calibration_off[0],
                 calibration_chance=held.calibration_off[1],
-                appended=self.n_classes_ - estimate.k if estimate else 0,
+                appended=held.appended,
                 seed=self._config.random_state,
                 title=title,
             )
@@ -421,9 +423,9 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         weights : path, optional
             Backbone weights, for a run whose last stage was trained with others than the usual ones.
         """
-        parameters, columns, held = load_fitted(folder, weights)
+        parameters, config, columns, held = load_fitted(folder, weights)
         self = cls(**parameters)
-        self._config = self._configured(held.n_old, max(len(held.x), held.fitted.k), None)
+        self._config = config
         self.n_features_in_ = int(held.x.shape[1])
         if columns:
             self.feature_names_in_ = np.array(columns, dtype=object)

@@ -62,6 +62,8 @@ class FittedCollection:
         First number that no novel category ever had; 0 where it follows from the labels of the classes.
     calibrations : Calibrations or None
         What confidences are worth, where that was rehearsed.
+    appended : int
+        Number of classes that updates have added since the last fit.
     """
 
     fitted: FittedModel
@@ -79,6 +81,7 @@ class FittedCollection:
     junk: NDArray[np.bool_] | None = None
     next_number: int = 0
     calibrations: Calibrations | None = None
+    appended: int = 0
 
     @property
     def n_old(self) -> int:
@@ -188,6 +191,7 @@ def add_items(
         unsure=np.concatenate([held.unsure, done.unsure]),
         junk=None if held.junk is None else np.append(held.junk, np.zeros(len(given), dtype=np.bool_)),
         ids=[*held.ids, *ids] if held.ids is not None and ids is not None else None,
+        appended=held.appended + done.fitted.k - len(held.classes),
     )
 
 

@@ -113,6 +113,7 @@ def _collection(held: FittedCollection, done: Refined, y: NDArray[np.int64]) -> 
         junk=junk if junk.any() else None,
         next_number=classes.next_number,
         calibrations=found.calibrations,
+        appended=0,
     )
 
 

@@ -72,7 +72,7 @@ def draw_report(
             k_estimate=estimate,
             calibration_error=note.get("calibration_error"),
             calibration_chance=note.get("calibration_chance"),
-            appended=_appended(note, estimate),
+            appended=appended_classes(note, estimate),
             pictures=pictures,
             seed=run.seed,
             title=title or run.folder.resolve().name,
@@ -103,7 +103,7 @@ def _places(
     return places
 
 
-def _appended(note: dict[str, Any], estimate: dict[str, Any] | None) -> int:
+def appended_classes(note: dict[str, Any], estimate: dict[str, Any] | None) -> int:
     """Classes that updates have added to those that were estimated."""
     if not note.get("updates") or "k" not in note or estimate is None:
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,8 @@ from ltgcd.run.directory import Run
 from ltgcd.run.labels import LABEL_CODES, codes_of_labels
 from ltgcd.run.made_classes import with_made_classes
 from ltgcd.run.predict import load_run_model
-from ltgcd.run.train import described_calibrations, described_estimate, kept_estimate, run_config
+from ltgcd.run.report import appended_classes
+from ltgcd.run.train import config_of_run, described_calibrations, described_estimate, kept_estimate, run_config
 from ltgcd.training.model import FittedModel
 
 
@@ -84,9 +86,13 @@ def save_fitted(
 
 
 class Loaded(NamedTuple):
-    """What a run directory tells `CategoryDiscovery`: its parameters, the columns of X, the items and the model."""
+    """What a run directory tells `CategoryDiscovery`.
+
+    Its parameters, the configuration that was run, the columns of X, the items with the model.
+    """
 
     parameters: dict[str, Any]
+    config: DiscoveryConfig
     columns: list[str]
     held: FittedCollection
 
@@ -137,9 +143,14 @@ def load_fitted(folder: Path | str, weights: Path | str | None = None) -> Loaded
         junk=np.asarray(status == "junk", dtype=np.bool_) if (status == "junk").any() else None,
         next_number=model.classes.next_number,
         calibrations=model.calibrations,
+        appended=appended_classes(note, run.estimate()),
     )
-    parameters = kept.get("parameters") or _parameters(config, fitted)
-    return Loaded({"unlabelled": None, **parameters}, list(kept.get("columns") or ()), held)  # what is missing was None
+    parameters = {
+        "unlabelled": None,
+        **(kept.get("parameters") or _parameters(config, fitted)),
+    }  # what is missing was None
+    ran = replace(config_of_run(run), rehearsals=int(config.get("rehearsals", 0)))
+    return Loaded(parameters, ran, list(kept.get("columns") or ()), held)
 
 
 def _classes(names: list[str], known: NDArray[np.bool_], kept: dict[str, Any], n_old: int) -> list[Any]:
