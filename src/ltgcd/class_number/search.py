@@ -1,4 +1,4 @@
-"""Search for the number of classes that clusters the labelled items best."""
+"""Brent's search for the K that clusters the labelled items best: of the paper and of Vaze et al., not the default."""
 
 from __future__ import annotations
 

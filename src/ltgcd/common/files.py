@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: atomic writes, checksums, Arrow metadata."""
+"""Files that are either whole or not there: atomic writes, the lock of a folder, checksums, Arrow metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fields of a configuration may be, said once for all of them."""
+"""Check the fields of a configuration: choices and ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Add new items to a fitted model: label them, and append the classes that they need."""
+"""What ``ltgcd update`` computes: label new items with a fitted model, and append the classes that they need."""
 
 from __future__ import annotations
 

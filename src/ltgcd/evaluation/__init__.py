@@ -1,1 +1,1 @@
-"""The metric; the only place where the truth is read."""
+"""The metric: labels against the truth. Which modules may name the truth at all is listed in tests/data/test_sources.py."""

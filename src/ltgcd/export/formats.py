@@ -221,6 +221,8 @@ def _write_json(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
+# A new format is a function above, a line here and its name in the help of `ltgcd export` (cli/output.py, which imports
+# nothing of this to start quickly). docs/export.md describes it; data/tool_exports.py reads back what a tool wrote.
 FORMATS: dict[str, Callable[[Export, Path], int]] = {
     "csv": _write_csv,
     "parquet": _write_parquet,

@@ -1,4 +1,4 @@
-"""The names of the files of a run directory: no other code knows them.
+"""The names of the files of a run directory: nobody else asks for them by name.
 
 =========================  =============================================================================================
 ``config.toml``            what decides the result, with checksums of what went in; a folder with one is a run
@@ -9,6 +9,8 @@
 ``model.*``                the classifier (safetensors) and its description (TOML)
 ``assignments.parquet``    id, label, name, status, confidence of every item; a run that has it is finished
 ``items.*``, ``map.npz``   features of the items, where they are or what they say, their places on the map
+``images.parquet``         images that were only in memory when the run was made
+``.ltgcd.lock``            held by whoever writes; its name and how it works: ``common/files.py``
 ``features/``              what the backbone made of images or texts
 ``updates/001`` …          what each update added
 ``review.db``              what people said about the labels: every event, kept for good
@@ -30,7 +32,7 @@ STATES, FITS = "states", "fits"
 
 
 class RunFiles(NamedTuple):
-    """Where the files of a run are, whether they are there or not."""
+    """Where the files of a run are, whether they are there or not; `files_of` says which is which."""
 
     config: Path
     labels: Path
