@@ -1,4 +1,4 @@
-"""The training loop that all methods share: epochs, re-selection, checkpoints, resume, in one process or several (docs/methods.md §3, §6.4).
+"""The training loop that all methods share: epochs, re-selection, checkpoints, resume (docs/methods.md §3, §6.4).
 
 What a method adds is a head, and an object with its losses and a plan for each epoch (`Objective`); the loop is the
 same for all. An epoch depends on nothing but the weights, the momentum and the seed: its random numbers start afresh,
