@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pytest
 from PIL import Image
 from tests.server.client import Client, open_client
@@ -16,6 +17,7 @@ from tests.server.synthetic import WORDS, make_run
 from conftest import image_bytes
 from ltgcd.data.items import ImageBytes, Texts
 from ltgcd.run.directory import Run
+from ltgcd.run.relabel import relabel_run
 from ltgcd.server.session import Session
 
 
@@ -316,6 +318,19 @@ def test_apply_writes_the_run_and_its_page(client: Client, run_folder: Path) -> 
     client.session.close()
     assert "wasp" in Run(run_folder).report.read_text()
     assert client.post("/api/undo", {"version": done["version"]}).json["changes"] == 1
+
+
+def test_the_labels_as_they_are_now_can_be_downloaded_and_given_back(client: Client, tmp_path: Path) -> None:
+    client.act({"op": "rename", "code": 5, "name": '=wasp, "large"'}, {"op": "assign", "rows": [7], "code": 5})
+    answer = client.get("/api/export")
+    assert answer.headers["content-disposition"] == 'attachment; filename="labels.csv"'
+    assert answer.headers["content-type"].startswith("text/csv")
+    found = pacsv.read_csv(io.BytesIO(answer.body))
+    assert found.column("id")[7].as_py() == "item-000007"
+    assert "wasp" in found.column("label")[7].as_py()
+    (tmp_path / "labels.csv").write_bytes(answer.body)
+    again = relabel_run(Run(client.session.run.folder), tmp_path / "labels.csv")
+    assert (again["events"], again["refused"]) == (0, [])
 
 
 # ---------------------------------------------------------------- pictures and texts

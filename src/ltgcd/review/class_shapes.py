@@ -12,14 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from ltgcd.data.collection import UNLABELLED
-from ltgcd.graph.whitening import class_means, normalise
+from ltgcd.graph.whitening import normalise
 
 PRIOR_PAIRS = 6.0  # pairs as alike as those of a usual class that each class is given: one of two items says little
 LEAST_WITHIN = 0.05  # mean cosine of a class's own items, below which it has no direction to compare by
 ROWS = 4096  # rows of a block
 FAR = 0.05  # share of the given items of a class that are called far from the others
+GRAIN = 2.0**30  # coordinates are added up as whole numbers of this part of 1: exact, in any order, to 8 million items
 PRIOR_GIVEN = 10.0  # given items as spread as those of all classes that each class is given
 
 
@@ -40,8 +42,6 @@ def class_shapes(
     z: NDArray[np.float32],
     members: NDArray[np.int64],
     k: int,
-    before: Shapes | None = None,
-    changed: NDArray[np.int64] | None = None,
 ) -> Shapes:
     """Shapes of `k` classes of unit rows (N, d).
 
@@ -53,21 +53,38 @@ def class_shapes(
         Class of each item that counts, -1 for the others.
     k : int
         Number of codes.
-    before, changed : Shapes and ndarray of int64, optional
-        The shapes as they were, and the classes whose items are others now: only these are added up again.
     """
-    if before is None or changed is None:
-        means, counts = class_means(z, members, k)
-        return Shapes(means.astype(np.float64) * counts[:, None], counts)
+    everything = np.arange(len(z), dtype=np.int64)
+    return _summed(z, everything, members, k)
+
+
+def shapes_after(
+    before: Shapes,
+    z: NDArray[np.float32],
+    rows: NDArray[np.int64],
+    was: NDArray[np.int64],
+    now: NDArray[np.int64],
+    k: int,
+) -> Shapes:
+    """Shapes of `k` classes after some rows (n,) have gone from their classes (n,) to others (n,), -1 for none.
+
+    What is taken off and added is exact: going there and back gives the same shapes to the last bit.
+    """
     sums, counts = np.zeros((k, z.shape[1])), np.zeros(k, dtype=np.int64)
     sums[: len(before.sums)], counts[: len(before.counts)] = before.sums, before.counts
-    place = np.full(k + 1, UNLABELLED, dtype=np.int64)  # the last one is that of -1
-    place[changed] = np.arange(len(changed))
-    at = place[members]
-    rows = np.flatnonzero(at != UNLABELLED)
-    means, counts[changed] = class_means(z[rows], at[rows], len(changed))
-    sums[changed] = means.astype(np.float64) * counts[changed][:, None]
-    return Shapes(sums, counts)
+    less, more = _summed(z, rows, was, k), _summed(z, rows, now, k)
+    return Shapes(sums - less.sums + more.sums, counts - less.counts + more.counts)
+
+
+def _summed(z: NDArray[np.float32], rows: NDArray[np.int64], members: NDArray[np.int64], k: int) -> Shapes:
+    """Sums and numbers by class of some rows (n,) whose classes (n,) are given, -1 for none; block by block."""
+    sums = np.zeros((k, z.shape[1]))
+    for start in range(0, len(rows), ROWS):
+        part = slice(start, start + ROWS)
+        inside = np.flatnonzero(members[part] != UNLABELLED)
+        own, x = members[part][inside], np.rint(z[rows[part][inside]] * GRAIN) / GRAIN
+        sums += csr_array((np.ones(len(own)), (own, np.arange(len(own)))), shape=(k, len(own))) @ x
+    return Shapes(sums, np.bincount(members[members != UNLABELLED], minlength=k).astype(np.int64))
 
 
 def within_cosine(shapes: Shapes) -> NDArray[np.float64]:
@@ -142,6 +159,24 @@ def own_cosines(
     return np.where(others > 0, np.clip(cosine, -1, 1), np.nan).astype(np.float32)
 
 
+class Spread(NamedTuple):
+    """How far the given items of a usual class lie from its centre: their mean cosine, and a low quantile around it."""
+
+    mean: float
+    low: float
+    weight: float = PRIOR_GIVEN  # given items that it counts as
+
+    @classmethod
+    def of(cls, cosine: NDArray[np.float32], code: NDArray[np.int64], k: int) -> Spread:
+        """The spread of given items: their cosines (n,) to the centres of the others of their `k` classes (n,)."""
+        known = np.isfinite(cosine)
+        values, group = cosine[known].astype(np.float64), code[known]
+        if not len(values):
+            return cls(0.0, 0.0, 0.0)
+        mean = np.bincount(group, weights=values, minlength=k) / np.maximum(np.bincount(group, minlength=k), 1)
+        return cls(float(values.mean()), float(np.quantile(values - mean[group], FAR)))
+
+
 class Contamination(NamedTuple):
     """Which assigned items do not look like the given ones of their class.
 
@@ -166,6 +201,7 @@ def contamination(
     is_given: NDArray[np.bool_],
     is_assigned: NDArray[np.bool_],
     k: int,
+    usual: Spread | None = None,
 ) -> Contamination:
     """Compare the assigned items of each class with those that people gave it.
 
@@ -183,13 +219,16 @@ def contamination(
         Items that people gave their class, and items that were assigned to theirs.
     k : int
         Number of codes. A class without given or without assigned items has 0.
+    usual : Spread, optional
+        What a class of few given items borrows; by default the spread of all given items.
     """
     foreign = np.zeros(len(code))
     known = np.isfinite(cosine)
     given, assigned = np.flatnonzero(is_given & known), np.flatnonzero(is_assigned & known)
     if not len(given) or not len(assigned):
         return Contamination(np.zeros(k), np.zeros(k, dtype=np.int64), foreign)
-    limit = _low_quantiles(cosine[given].astype(np.float64), code[given], k)
+    usual = usual or Spread.of(cosine[given], code[given], k)
+    limit = _low_quantiles(cosine[given].astype(np.float64), code[given], k, usual)
     distant = assigned[cosine[assigned] < limit[code[assigned]]]
     far = np.bincount(code[distant], minlength=k).astype(np.int64)
     share_far = far / np.maximum(np.bincount(code[assigned], minlength=k), 1)
@@ -198,13 +237,13 @@ def contamination(
     return Contamination(share, far, foreign)
 
 
-def _low_quantiles(values: NDArray[np.float64], group: NDArray[np.int64], k: int) -> NDArray[np.float64]:
-    """The value (K,) below which a share `FAR` of each group lies, drawn towards that of all, around its own mean."""
+def _low_quantiles(values: NDArray[np.float64], group: NDArray[np.int64], k: int, usual: Spread) -> NDArray[np.float64]:
+    """The value (K,) below which a share `FAR` of each group lies, drawn towards what is usual, around its own mean."""
     n = np.bincount(group, minlength=k)
     mean = np.bincount(group, weights=values, minlength=k) / np.maximum(n, 1)
-    shared = (n * mean + PRIOR_GIVEN * values.mean()) / (n + PRIOR_GIVEN)
-    usual = float(np.quantile(values - mean[group], FAR))
+    weight = np.maximum(n + usual.weight, 1e-12)
+    shared = (n * mean + usual.weight * usual.mean) / weight
     order = np.lexsort((values, group))
     at = np.minimum(np.cumsum(n) - n + (FAR * n).astype(np.int64), len(values) - 1)
     own = np.where(n > 0, values[order][at] - mean, 0.0)
-    return np.asarray(shared + (n * own + PRIOR_GIVEN * usual) / (n + PRIOR_GIVEN))
+    return np.asarray(shared + (n * own + usual.weight * usual.low) / weight)

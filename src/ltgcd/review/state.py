@@ -15,7 +15,7 @@ An event is a plain dict, so that it can be kept as JSON, sent by a page or writ
 =====================================================  ================================================================
 
 Codes of new classes go up and are never given twice; a split says which in ``codes``, or gets the next ones. Nothing is
-ever changed in place: undoing an event is replaying the others.
+ever changed that somebody has seen: undoing an event is replaying the others.
 """
 
 from __future__ import annotations
@@ -205,14 +205,39 @@ def _found(base: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 
 
 def replay(review: Review, events: Iterable[Event]) -> Review:
-    """Apply events one after the other."""
+    """Apply events one after the other; one that makes no sense is a sentence, and `review` is as it was.
+
+    The columns are copied once and then changed in place, so that an event costs what it names, however many items
+    there are.
+    """
+    return said(review, events)[1]
+
+
+def said(review: Review, events: Iterable[Event]) -> tuple[list[Event], Review]:
+    """Events with a code for every new category, so that they always say the same, and what they come to."""
+    found: list[Event] = []
+    draft: Review | None = None
     for event in events:
-        review = apply(review, event)
-    return review
+        now = _copied(review) if draft is None else draft
+        if event.get("op") == "split" and "codes" not in event:
+            event = {**event, "codes": [now.next_code + i for i in range(len(event.get("parts", ())))]}  # noqa: PLW2901
+        draft = _applied(now, event)
+        found.append(event)
+    return found, review if draft is None else draft
 
 
 def apply(review: Review, event: Event) -> Review:
     """What follows from one more event; one that makes no sense is a sentence, and changes nothing."""
+    return replay(review, [event])
+
+
+def _copied(review: Review) -> Review:
+    columns = {name: getattr(review, name).copy() for name in ("code", "given", "junk", "unsure")}
+    return dataclasses.replace(review, **columns)
+
+
+def _applied(review: Review, event: Event) -> Review:
+    """One more event, written into the columns of a review that nobody else has seen."""
     op = event.get("op")
     if op not in OPERATIONS:
         raise InputError(f"There is no edit '{op}'; choose one of {', '.join(OPERATIONS)}.")
@@ -223,34 +248,26 @@ def apply(review: Review, event: Event) -> Review:
 
 def with_codes(review: Review, events: Iterable[Event]) -> list[Event]:
     """The same events with a code for every new category, so that they say the same whenever they are replayed."""
-    found: list[Event] = []
-    for event in events:
-        if event.get("op") == "split" and "codes" not in event:
-            first = review.next_code
-            event = {**event, "codes": [first + i for i in range(len(event.get("parts", ())))]}  # noqa: PLW2901
-        found.append(event)
-        review = apply(review, event)
-    return found
+    return said(review, events)[0]
 
 
 def _said_of_items(review: Review, event: Event, op: str) -> Review:
     rows = _rows(review, event.get("rows", ()))
-    code, given, junk, unsure = review.code.copy(), review.given.copy(), review.junk.copy(), review.unsure.copy()
-    rejected = review.rejected
-    given[rows], junk[rows] = op == "assign", op == "junk"
+    named = _class(review, event, "code") if op in ("assign", "reject") else 0
+    code, unsure = review.code, review.unsure
+    review.given[rows], review.junk[rows] = op == "assign", op == "junk"
     if op == "assign":
-        code[rows], unsure[rows] = _class(review, event, "code"), False
+        code[rows], unsure[rows] = named, False
     elif op == "clear":
-        found, doubtful = _found(review.base)
-        code[rows], unsure[rows] = review.resolve(found[rows]), doubtful[rows]
+        found, unsure[rows] = _found(review.base.take(rows))
+        code[rows] = review.resolve(found)
     elif op == "reject":
-        other = _class(review, event, "code")
         second = review.base.column("runner_up").to_numpy() if "runner_up" in review.base.column_names else review.code
-        here = rows[code[rows] == other]
+        here = rows[code[rows] == named]
         code[here] = review.resolve(np.asarray(second, dtype=np.int64)[here])
         unsure[rows] = True
-        rejected = (*rejected, (rows, other))
-    return dataclasses.replace(review, code=code, given=given, junk=junk, unsure=unsure, rejected=rejected)
+        return dataclasses.replace(review, rejected=(*review.rejected, (rows, named)))
+    return review
 
 
 def _split(review: Review, event: Event) -> Review:
@@ -264,11 +281,10 @@ def _split(review: Review, event: Event) -> Review:
         raise InputError(f"A split of '{review.class_names()[whole]}' names items that are not in it; look again.")
     if len(codes) != len(parts) or len(set(codes)) != len(codes) or not all(_is_free(review, code) for code in codes):
         raise InputError(f"The categories of a split need codes that no class has: {review.next_code} and up.")
-    code = review.code.copy()
     for part, new in zip(parts, codes, strict=True):
-        code[part] = new
+        review.code[part] = new
     return dataclasses.replace(
-        review, code=code, created=(*review.created, *codes), next_code=max(review.next_code, max(codes) + 1)
+        review, created=(*review.created, *codes), next_code=max(review.next_code, max(codes) + 1)
     )
 
 
@@ -300,9 +316,9 @@ def _said_of_two_classes(review: Review, event: Event, op: str) -> Review:
     if op == "distinct":
         return dataclasses.replace(review, distinct=review.distinct | {frozenset((one, other))})
     pairs = (frozenset(other if code == one else code for code in pair) for pair in review.distinct)
+    review.code[review.code == one] = other
     return dataclasses.replace(
         review,
-        code=np.where(review.code == one, other, review.code),
         merged={**review.merged, one: other},
         distinct=frozenset(pair for pair in pairs if len(pair) == 2),
     )

@@ -6,6 +6,7 @@ that a cosine is a product. Work is done in blocks, and the only tables are of c
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -338,9 +339,17 @@ def audit_order(code: NDArray[np.int64], is_drawn: NDArray[np.bool_], random_sta
 
     The chance order is one of all items, so that a sample lasts as other rows come and go.
     """
-    rank = np.random.RandomState(random_state).permutation(len(code))
+    rank = audit_ranks(len(code), random_state)
     rows = np.flatnonzero((code >= 0) & is_drawn).astype(np.int64)
     return rows[np.lexsort((rank[rows], code[rows]))]
+
+
+@lru_cache(maxsize=2)
+def audit_ranks(n: int, random_state: int = 0) -> NDArray[np.int64]:
+    """The order of chance of n items: the rank (n,) of each."""
+    rank = np.random.RandomState(random_state).permutation(n).astype(np.int64)
+    rank.flags.writeable = False
+    return rank
 
 
 def wilson(right: int, checked: int) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata, with_metadata
 from ltgcd.discovery.classes import NOTE, classes_of
 from ltgcd.review.log import EventLog, Kept, StaleError, Step, replayed
-from ltgcd.review.state import Event, Review, begin, replay, with_codes
+from ltgcd.review.state import Event, Review, begin, replay, said
 from ltgcd.run.labels import LABEL_CODES, codes_of_labels
 
 if TYPE_CHECKING:
@@ -157,8 +157,7 @@ class RunReview:
             raise InputError("Nothing was said; name at least one edit.")
         if self.log.has_key(key):
             return self._again(key)
-        events = with_codes(self.review, events)
-        after = replay(self.review, events)
+        events, after = said(self.review, events)
         with self._writing("ltgcd review"):
             action = self.log.append(events, self.base, author, key, self.version)
         self._look_at_new_events(after)

@@ -148,6 +148,12 @@ def history(session: Session, request: Request) -> Response:
     return JSONResponse(session.history(_number(request, "limit", 100, least=1, most=10_000)))
 
 
+def export(session: Session, _request: Request) -> Response:
+    """The labels as a file."""
+    headers = {"Content-Disposition": 'attachment; filename="labels.csv"'}
+    return Response(session.export(), media_type="text/csv; charset=utf-8", headers=headers)
+
+
 # ---------------------------------------------------------------- changing
 
 
@@ -186,6 +192,7 @@ READS: dict[str, Callable[[Session, Request], Response]] = {
     "/search": search,
     "/audit": audit,
     "/history": history,
+    "/export": export,
 }
 WRITES: dict[str, Callable[[Session, dict[str, Any]], dict[str, Any]]] = {
     "/act": act,

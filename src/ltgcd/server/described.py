@@ -1,67 +1,35 @@
 """The classes of a review as the page shows them. After an action only what changed is described anew.
 
-Counts are taken again each time, from columns of N small numbers. What needs the features of items, sums and cosines,
-is kept and mended for the classes that gained or lost an item.
+An action costs what it names: the columns of items are mended where they differ, counts and sums lose what an item was
+and gain what it is (both exactly, so that an undo gives the same figures to the last digit), and what depends on where
+the items of a class lie is computed for the classes that gained or lost an item, or were told something.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ltgcd.data.collection import UNLABELLED
-from ltgcd.discovery.assignments import core
-from ltgcd.discovery.classes import JUNK, UNSURE
+from ltgcd.discovery.classes import JUNK
 from ltgcd.report.categories import Neighbour, suggested_name
 from ltgcd.report.terms import Vocabulary
-from ltgcd.review.class_shapes import class_shapes, class_similarity, coherence, contamination, own_cosines
+from ltgcd.review.class_shapes import (
+    Spread,
+    class_shapes,
+    class_similarity,
+    coherence,
+    contamination,
+    own_cosines,
+    shapes_after,
+)
 from ltgcd.review.state import Review
 from ltgcd.review.suggest import Queue, queue
+from ltgcd.server.columns import Tally, columns_of, mask_of, mended
 
 NEAREST = 3  # known classes beside a class
-
-
-@dataclass(frozen=True, eq=False)
-class Now:
-    """The columns of a review that everything else follows from.
-
-    Attributes
-    ----------
-    review : Review
-        The review.
-    code, status, confidence : ndarray, shape (N,)
-        Class, position in `STATUSES` and confidence of each item.
-    given : ndarray of bool, shape (N,)
-        Items that a person has said something about in this review.
-    sure : ndarray of bool, shape (N,)
-        Items that are in a class: neither unsure nor junk.
-    members : ndarray of int64, shape (N,)
-        Class of each item that shows what its class is like, -1 for the others.
-    examples : ndarray of int64, shape (N,)
-        Class of each item that a person gave it, in the source or here; -1 for the others.
-    """
-
-    review: Review
-    code: NDArray[np.int64]
-    status: NDArray[np.uint8]
-    confidence: NDArray[np.float32]
-    given: NDArray[np.bool_]
-    sure: NDArray[np.bool_]
-    members: NDArray[np.int64]
-    examples: NDArray[np.int64]
-
-
-def columns_of(review: Review, labelled: NDArray[np.bool_]) -> Now:
-    """The columns of a review of items of which some (N,) are labelled in the source."""
-    code, status = review.code, review.status_code
-    junk = status == JUNK
-    sure = (status != UNSURE) & ~junk
-    members = core(np.where(junk, UNLABELLED, code), sure)
-    examples = np.where((review.given | labelled) & sure, code, UNLABELLED).astype(np.int64)
-    return Now(review, code, status, review.confidence, review.given | junk, sure, members, examples)
 
 
 class Described:
@@ -82,33 +50,115 @@ class Described:
         self.vocabulary: Vocabulary | None = None
         self._texts = np.empty(0, dtype=np.int64)  # rows of the vocabulary
         self._terms: dict[int, tuple[str, ...]] = {}
-        self.now = columns_of(review, labelled)
-        k = review.next_code
-        self.shapes = class_shapes(z, self.now.members, k)
-        self.example_shapes = class_shapes(z, self.now.examples, k)
-        everything = np.arange(len(z), dtype=np.int64)
-        self._cosine = own_cosines(z, everything, self.now.code, self.now.examples >= 0, self.example_shapes)
+        self._begin(review)
+
+    def _begin(self, review: Review) -> None:
+        """Describe everything: at first, and after another fit."""
+        self.now, k = columns_of(review, self.labelled), review.next_code
+        self._found_confidence = np.asarray(review.base.column("confidence").to_numpy(), dtype=np.float32)
+        self.shapes = class_shapes(self.z, self.now.members, k)
+        self.example_shapes = class_shapes(self.z, self.now.examples, k)
+        self.tally = Tally(k)
+        self.tally.add(self.now, self.labelled, slice(None), 1)
+        self._usual = self._spread_of_source(k)
+        self._share, self.far = np.zeros(k), np.zeros(k, dtype=np.int64)
+        self._foreign = np.zeros(len(self.z))
+        self._terms.clear()
+        self._compare(np.arange(len(self.z), dtype=np.int64), np.arange(k, dtype=np.int64))
         self._describe()
+
+    def _spread_of_source(self, k: int) -> Spread:
+        """How far the labelled items of the source lie from their centres: no edit changes that."""
+        rows = np.flatnonzero(self.labelled).astype(np.int64)
+        own = np.asarray(self.now.review.base.column("label").to_numpy(), dtype=np.int64)[rows]
+        x = self.z[rows]
+        every, inside = np.arange(len(rows), dtype=np.int64), np.ones(len(rows), dtype=np.bool_)
+        return Spread.of(own_cosines(x, every, own, inside, class_shapes(x, own, k)), own, k)
 
     def update(self, review: Review) -> NDArray[np.int64]:
         """Take another state of the review; gives the rows whose class, status or mark changed."""
-        before, self.now = self.now, columns_of(review, self.labelled)
+        if review.base is not self.now.review.base:
+            before = self.now
+            self._begin(review)
+            now = self.now
+            differs = (before.code != now.code) | (before.status != now.status) | (before.given != now.given)
+            return np.flatnonzero(differs).astype(np.int64)
+        rows = self._differing(review)
         now, k = self.now, max(review.next_code, len(self.shapes.counts))
-        differs = before.members != now.members
-        moved = _codes(before.members[differs], now.members[differs])
-        self.shapes = class_shapes(self.z, now.members, k, self.shapes, moved)
-        differs = before.examples != now.examples
-        told = _codes(before.examples[differs], now.examples[differs])
-        self.example_shapes = class_shapes(self.z, now.examples, k, self.example_shapes, told)
-        is_told = np.zeros(k, dtype=np.bool_)
-        is_told[told] = True
-        rows = np.flatnonzero(is_told[now.code] | (before.code != now.code) | differs)
-        self._cosine[rows] = own_cosines(self.z, rows, now.code[rows], now.examples[rows] >= 0, self.example_shapes)
-        for code in moved.tolist():
-            self._terms.pop(code, None)
+        self._make_room(k)
+        code, status, given = now.code[rows], now.status[rows], now.given[rows]
+        members, examples = now.members[rows], now.examples[rows]
+        had_sure = self.tally.sizes > 0
+        self.tally.add(now, self.labelled, rows, -1)
+        self.now = mended(now, review, self.labelled, rows, self._found_confidence)
+        self.tally.add(self.now, self.labelled, rows, 1)
+        now = self.now
+        moved = self._mend_members(rows, members, had_sure)
+        told = rows[examples != now.examples[rows]]
+        was = examples[examples != now.examples[rows]]
+        self.example_shapes = shapes_after(self.example_shapes, self.z, told, was, now.examples[told], k)
+        anew = _codes(code, now.code[rows], moved)
+        self._compare(self.rows_in(anew), anew)
+        for one in anew.tolist():
+            self._terms.pop(one, None)
         self._describe()
-        changed = (before.code != now.code) | (before.status != now.status) | (before.given != now.given)
-        return np.flatnonzero(changed).astype(np.int64)
+        changed = (code != now.code[rows]) | (status != now.status[rows]) | (given != now.given[rows])
+        return np.asarray(rows[changed])
+
+    def _differing(self, review: Review) -> NDArray[np.int64]:
+        """Rows whose columns may be others in this state: those spoken of, and those of a class that got a name."""
+        before = self.now.review
+        differs = self.now.code != review.code
+        for name in ("given", "junk", "unsure"):
+            held, fresh = getattr(before, name), getattr(review, name)
+            if held is not fresh:
+                differs |= held != fresh
+        renamed = np.array(sorted(before.known_classes() ^ review.known_classes()), dtype=np.int64)
+        if len(renamed):
+            differs |= mask_of(renamed, review.next_code)[review.code]
+        return np.flatnonzero(differs).astype(np.int64)
+
+    def _make_room(self, k: int) -> None:
+        self.tally.grow(k)
+        more = k - len(self.far)
+        if more > 0:
+            self._share, self.far = np.append(self._share, np.zeros(more)), np.append(self.far, [0] * more)
+
+    def _mend_members(
+        self, rows: NDArray[np.int64], members: NDArray[np.int64], had_sure: NDArray[np.bool_]
+    ) -> NDArray[np.int64]:
+        """Mend which items show what their class is like; gives the classes whose shape is another one.
+
+        The unsure items of a class count only as long as it has no sure one, so they come and go with the first.
+        """
+        now, has_sure = self.now, self.tally.sizes > 0
+        turned = np.flatnonzero(has_sure != had_sure).astype(np.int64)
+        if len(turned):
+            others = np.setdiff1d(self.rows_in(turned), rows)
+            rows, members = np.append(rows, others), np.append(members, now.members[others])
+        code = now.code[rows]
+        shows = now.sure[rows] | (~has_sure[code] & (now.status[rows] != JUNK))
+        now.members[rows] = np.where(shows, code, UNLABELLED)
+        gone = members != now.members[rows]
+        self.shapes = shapes_after(
+            self.shapes, self.z, rows[gone], members[gone], now.members[rows[gone]], len(self.tally.sizes)
+        )
+        return _codes(members[gone], now.members[rows[gone]])
+
+    def rows_in(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of some classes, junk included."""
+        if len(codes) == 1:
+            return np.flatnonzero(self.now.code == codes[0]).astype(np.int64)
+        return np.flatnonzero(mask_of(codes, len(self.tally.sizes))[self.now.code]).astype(np.int64)
+
+    def _compare(self, rows: NDArray[np.int64], codes: NDArray[np.int64]) -> None:
+        """Compare the assigned items of some classes with those that people gave them; `rows` are all of theirs."""
+        now, k = self.now, len(self.far)
+        code, is_example = now.code[rows], now.examples[rows] >= 0
+        cosine = own_cosines(self.z, rows, code, is_example, self.example_shapes)
+        found = contamination(cosine, code, is_example, now.sure[rows] & ~is_example, k, self._usual)
+        self._share[codes], self.far[codes] = found.share[codes], found.far[codes]
+        self._foreign[rows] = found.foreign
 
     def set_vocabulary(self, vocabulary: Vocabulary, rows: NDArray[np.int64]) -> None:
         """Describe classes by words, too, from the texts of some rows: counted beside, for that takes seconds."""
@@ -117,27 +167,19 @@ class Described:
     # ------------------------------------------------------------ figures of all classes
 
     def _describe(self) -> None:
-        now, k = self.now, len(self.shapes.counts)
-        is_example = now.examples >= 0
-        is_open = now.sure & ~is_example
-        self.sizes = _count(now.code, now.sure, k)
-        self.open_items = _count(now.code, is_open, k)
-        self.leaning = _count(now.code, now.status == UNSURE, k)
-        self.given = _count(now.code, now.given & now.sure, k)
-        self.labelled_items = _count(now.code, self.labelled & now.sure, k)
+        now, tally, k = self.now, self.tally, len(self.shapes.counts)
+        self.sizes, self.open_items = tally.sizes.astype(np.int64), tally.open_items.astype(np.int64)
+        self.leaning, self.given = tally.leaning.astype(np.int64), tally.given.astype(np.int64)
+        self.labelled_items = tally.labelled.astype(np.int64)
         self.similarity = class_similarity(self.shapes)
         self.coherence = coherence(self.shapes)
-        contaminated, self.far, self._foreign = contamination(self._cosine, now.code, is_example, is_open, k)
-        open_confidence = _mean(now.code, now.confidence, is_open, k)
-        self.confidence = np.where(
-            self.sizes > 0,
-            _mean(now.code, now.confidence, now.sure, k),
-            _mean(now.code, now.confidence, now.status == UNSURE, k),
-        )
+        unsure_alone = tally.mean(tally.unsure_confidence, tally.leaning)
+        self.confidence = np.where(self.sizes > 0, tally.mean(tally.sure_confidence, tally.sizes), unsure_alone)
         self.names, known = now.review.class_names(), now.review.known_classes()
-        self.known = np.isin(np.arange(k), list(known))
-        nameless = ~self.known & (_count(now.code, is_example, k) == 0)
-        self.queue: Queue = queue(self.open_items, open_confidence, self.leaning, contaminated, nameless)
+        self.known = mask_of(np.array(sorted(known), dtype=np.int64), k)
+        nameless = ~self.known & (tally.examples == 0)
+        open_confidence = tally.mean(tally.open_confidence, tally.open_items)
+        self.queue: Queue = queue(self.open_items, open_confidence, self.leaning, self._share, nameless)
         self.accepted = (self.sizes > 0) & (self.open_items == 0)
         self._nearest = self._nearest_known()
         self.shown = [code for code in self.names if self.sizes[code] or self.leaning[code] or self.known[code]]
@@ -189,6 +231,7 @@ class Described:
             "gain": round(float(self.queue.gain[code]), 2),
             "why": self._why(code),
             "contaminated": round(float(self.queue.contaminated[code]), 3),
+            "far": int(self.far[code]),
             "accepted": bool(self.accepted[code]),
         }
 
@@ -210,7 +253,7 @@ class Described:
                 return f"{leaning:,} unsure items lean to it."
             return "Every item is confirmed." if self.sizes[code] else "No item is in it."
         if doubts.nameless[code]:
-            return f"New: nobody has looked at its {n:,} items yet." if n > 1 else "New: one item, not looked at yet."
+            return "New: nobody has looked at it yet."
         if doubts.contaminated[code] > max(doubts.wrong[code], 0.05):
             return f"{int(self.far[code]):,} of {n:,} assigned items lie far from the ones that people gave."
         wrong = round(n * float(doubts.wrong[code]))
@@ -222,15 +265,3 @@ class Described:
 def _codes(*groups: NDArray[np.int64]) -> NDArray[np.int64]:
     """Classes that occur in any of these columns."""
     return np.setdiff1d(np.concatenate(groups), [UNLABELLED])
-
-
-def _count(code: NDArray[np.int64], where: NDArray[np.bool_], k: int) -> NDArray[np.int64]:
-    return np.bincount(code[where], minlength=k).astype(np.int64)
-
-
-def _mean(
-    code: NDArray[np.int64], values: NDArray[np.floating], where: NDArray[np.bool_], k: int
-) -> NDArray[np.float64]:
-    """Mean (K,) of some items' values by class; 0 where there is none."""
-    total = np.bincount(code[where], weights=values[where], minlength=k)
-    return np.asarray(total / np.maximum(np.bincount(code[where], minlength=k), 1))

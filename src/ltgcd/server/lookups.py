@@ -20,6 +20,7 @@ from ltgcd.review.state import Event, Review
 from ltgcd.review.suggest import (
     Order,
     audit_order,
+    audit_ranks,
     grow,
     in_order,
     merge_proposals,
@@ -189,13 +190,16 @@ def audit(described: Described, machine: NDArray[np.int64], seed: int, code: int
 
 def audit_of_all(described: Described, machine: NDArray[np.int64], seed: int) -> dict[str, Any]:
     """What the samples of all classes have told so far."""
-    rows = audit_order(machine, ~described.labelled & _was_sure(described), seed)
     checked, right = _checked(described, machine)
-    own = machine[rows]
-    unchecked = np.cumsum(~checked[rows])
-    start = np.searchsorted(own, own)  # where the class of each row begins
-    before = np.where(start > 0, np.append(0, unchecked)[start], 0)
-    done = rows[unchecked == before]
+    if not checked.any():
+        return _precision(0, 0)
+    rank = audit_ranks(len(machine), seed)
+    drawn = (machine >= 0) & ~described.labelled & _was_sure(described)
+    open_rows = np.flatnonzero(drawn & ~checked)
+    first = np.full(len(described.sizes), len(machine), dtype=np.int64)  # rank of the first unchecked one of each class
+    np.minimum.at(first, machine[open_rows], rank[open_rows])
+    rows = np.flatnonzero(drawn & checked)
+    done = rows[rank[rows] < first[machine[rows]]]
     return _precision(len(done), int(right[done].sum()))
 
 

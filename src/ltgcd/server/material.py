@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -59,10 +60,15 @@ class Material:
     temperature: float
     estimate: dict[str, Any] | None
 
-    @property
+    @cached_property
     def labelled(self) -> NDArray[np.bool_]:
         """Items that were labelled in the source, shape (N,)."""
         return np.asarray(self.y != UNLABELLED)
+
+    @cached_property
+    def n_labelled(self) -> int:
+        """How many."""
+        return int(self.labelled.sum())
 
     def texts(self, rows: NDArray[np.int64]) -> list[str] | None:
         """Some of the texts; None where the items are none."""

@@ -7,3 +7,9 @@ export const STATUS = ["known", "novel", "unsure", "junk"];
 export const GIVEN = 1; // flags of an item: a person said so,
 export const LABELLED = 2; // the source did,
 export const DRAWN = 4; // it is drawn on the map
+/** A column of numbers out of base64. */
+export function unpack(text, Type) {
+  const raw = atob(text), bytes = new Uint8Array(raw.length);
+  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+  return new Type(bytes.buffer);
+}

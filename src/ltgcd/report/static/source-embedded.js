@@ -1,12 +1,7 @@
 // Where the page gets everything from where it is one file: the block of data inside the file. Edits stay in the page.
-import { DRAWN, JUNK, UNSURE } from "./items.js";
+import { DRAWN, JUNK, UNSURE, unpack } from "./items.js";
 import { corrections, replay } from "./local-edits.js";
 
-export function unpack(text, Type) {
-  const raw = atob(text), bytes = new Uint8Array(raw.length);
-  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
-  return new Type(bytes.buffer);
-}
 /** The items' columns as the server sends them; a closeness to the centre comes with them. */
 function readColumns(items) {
   const x = unpack(items.x, Uint16Array), y = unpack(items.y, Uint16Array), n = items.n, xy = new Float32Array(2 * n);
@@ -32,7 +27,7 @@ export function embeddedSource(data) {
     const rows = [];
     for (let i = 0; i < items.n; i++) if (belongs(i)) rows.push(i);
     const shown = pictures.size ? rows.filter((i) => pictures.has(i)) : rows; // a few stand for what has no picture
-    const by = order === "centre" ? (i) => -items.closeness[i] : (i) => items.confidence[i];
+    const by = { centre: (i) => -items.closeness[i], likely: (i) => -items.confidence[i] }[order] ?? ((i) => items.confidence[i]);
     return Int32Array.from((shown.length ? shown : rows.slice(0, 4)).sort((a, b) => by(a) - by(b) || a - b));
   }
   function state() {
@@ -67,7 +62,7 @@ export function embeddedSource(data) {
     items: async () => ({ ...items, code: now.code.slice(), status: now.status.slice(), flags: now.flags.slice() }),
     rows: async (code, part, order) => chosen((i) => now.code[i] === code && now.status[i] !== JUNK &&
       (part === "all" || (now.status[i] === UNSURE) === (part === "unsure")), order),
-    lane: async (status) => chosen((i) => now.status[i] === (status === "junk" ? JUNK : UNSURE), "doubtful"),
+    lane: async (status) => chosen((i) => now.status[i] === (status === "junk" ? JUNK : UNSURE), "likely"),
     describe: async (rows) => rows.map((row) => ({ row, id: ids[row], text: texts?.[row] })),
     thumb: (row) => pictures.has(row) ? "data:image/webp;base64," + data.pictures[pictures.get(row)] : null,
     search: async (q) => {

@@ -1,4 +1,6 @@
 // Where the page gets everything from, and says everything to, when 'ltgcd review' serves it.
+import { unpack } from "./items.js";
+
 export class Refused extends Error {
   constructor(status, sentence) { super(sentence); this.status = status; }
 }
@@ -30,6 +32,10 @@ async function ask(path, options = {}) {
   }
   return answer;
 }
+/** Columns of many rows come packed, as numbers in base64. */
+function unpacked({ packed, ...answer }) {
+  return packed ? { ...answer, rows: unpack(packed.rows, Int32Array), codes: unpack(packed.codes, Int32Array), statuses: unpack(packed.statuses, Uint8Array), flags: unpack(packed.flags, Uint8Array) } : answer;
+}
 const get = async (path) => (await ask(path)).json();
 const binary = async (path) => (await ask(path)).arrayBuffer();
 const post = async (path, body) => (await ask(path, {
@@ -43,11 +49,11 @@ const freshKey = () => Array.from(crypto.getRandomValues(new Uint32Array(4)), (p
 async function write(path, body) {
   const keyed = { ...body, key: freshKey() };
   try {
-    return await post(path, keyed);
+    return unpacked(await post(path, keyed));
   } catch (error) {
     if (error.status !== 0) throw error;
     await new Promise((done) => setTimeout(done, 700));
-    return post(path, keyed);
+    return unpacked(await post(path, keyed));
   }
 }
 
