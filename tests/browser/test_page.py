@@ -195,7 +195,7 @@ def test_pictures_show_and_every_item_is_in_the_grid(open_page: Any) -> None:
     opened.go_to("novel-001")
     page = opened.page
     assert sorted(opened.cells()) == list(range(50, 75))
-    assert page.locator("#grid .section h3").all_inner_texts() == ["25 items, least sure first"]
+    assert page.locator("#heads .section h3").all_inner_texts() == ["25 items, least sure first"]
     sides = page.locator("#grid img").evaluate_all(
         "n => Promise.all(n.map(i => i.decode().then(() => i.naturalWidth)))"
     )
@@ -207,12 +207,12 @@ def test_pictures_show_and_every_item_is_in_the_grid(open_page: Any) -> None:
     assert confidence == sorted(confidence)
     doubtful = opened.cells()
     page.keyboard.press("o")
-    page.wait_for_function("document.querySelector('#grid .section').textContent.includes('centre')")
+    page.wait_for_function("document.querySelector('#heads .section').textContent.includes('centre')")
     assert sorted(opened.cells()) == sorted(doubtful) != opened.cells()
     page.keyboard.press("o")
     opened.go_to("cat")
-    page.locator("#grid .section", has_text="lean here").wait_for()
-    assert page.locator("#grid .section h3").all_inner_texts() == [
+    page.locator("#heads .section", has_text="lean here").wait_for()
+    assert page.locator("#heads .section h3").all_inner_texts() == [
         "20 items, least sure first",
         "10 unsure items lean here",
     ]

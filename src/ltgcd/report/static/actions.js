@@ -1,7 +1,7 @@
 // What a person can do: each becomes one action of one or more events, which the source keeps and can undo.
 import { plural, shortName, toast, whole } from "./dom.js";
-import { GIVEN, JUNK } from "./items.js";
-import { currentClass, load, nameOf, receive, selectedRows, store } from "./store.js";
+import { JUNK } from "./items.js";
+import { currentClass, isGiven, load, nameOf, receive, selectedRows, store } from "./store.js";
 
 const spoken = (name) => `“${shortName(name)}”`;
 let line = Promise.resolve(); // one after the other, so that each knows the version that it is about
@@ -53,7 +53,8 @@ export function byClass(rows) {
   }
   return groups;
 }
-const unsaid = (rows) => Array.from(rows).filter((row) => !(store.items.flags[row] & GIVEN) && store.items.status[row] !== JUNK);
+/** Rows that no person has said anything about: neither here nor in the source. */
+export const unsaid = (rows) => Array.from(rows).filter((row) => !isGiven(row) && store.items.status[row] !== JUNK);
 
 /** Accept what is in the class, but for what is selected. */
 export function accept() {

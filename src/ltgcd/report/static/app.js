@@ -1,8 +1,8 @@
 // The page put together: the top bar, the theme, and everything started in its order.
 import { applyChanges, redo, undo } from "./actions.js";
 import { startCategory, startTitles } from "./category.js";
-import { saveCorrections } from "./commands.js";
-import { $, button, el, plural, toast, whole } from "./dom.js";
+import { saveCorrections, toggleContrast } from "./commands.js";
+import { $, button, el, percent, plural, remember, toast, whole } from "./dom.js";
 import { openDetail } from "./detail.js";
 import { startGrid } from "./grid.js";
 import { openHistory } from "./history.js";
@@ -18,11 +18,12 @@ function drawTop() {
   $("#title").textContent = state.title;
   $("#progress i").style.width = 100 * settled / Math.max(1, n) + "%";
   $("#progress p").textContent = `${whole(settled)} of ${whole(n)} settled`;
+  $("#progress p").dataset.short = percent(settled / Math.max(1, n));
   $("#progress").setAttribute("aria-valuenow", String(Math.round(100 * settled / Math.max(1, n))));
   $("#progress").setAttribute("aria-valuetext", $("#progress p").textContent);
   const parts = [el("span", { class: "changes", role: "status", text: plural(changes, "change") })];
   if (server) parts.push(button("Apply", "A", applyChanges, { disabled: !changes, title: "Write the names and labels to the run, at once" }),
-    el("button", { type: "button", class: "button primary", onclick: openRefine, "aria-keyshortcuts": "R", title: "Fit again with your changes as constraints; you see what it changes before it is taken" }, el("span", { class: "refine-label", text: refineLabel() }), el("span", { class: "refine-time", text: refineTime() }), el("kbd", { text: "R", "aria-hidden": "true" })));
+    el("button", { type: "button", class: "button" + (changes || state.refine?.state === "done" ? " primary" : ""), onclick: openRefine, "aria-keyshortcuts": "R", title: "Fit again with your changes as constraints; you see what it changes before it is taken" }, el("span", { class: "refine-label", text: refineLabel() }), el("span", { class: "refine-time", text: refineTime() }), el("kbd", { text: "R", "aria-hidden": "true" })));
   else if (changes) parts.push(button("Download corrections.csv", "D", saveCorrections, { class: "primary" }));
   const had = document.activeElement?.closest?.("#work") && document.activeElement.getAttribute("aria-keyshortcuts");
   $("#work").replaceChildren(...parts);
@@ -33,7 +34,6 @@ function drawTop() {
 /** The theme: as the system has it, until it is chosen here. */
 function startTheme() {
   const system = matchMedia("(prefers-color-scheme: dark)"), root = document.documentElement;
-  const remember = (work) => { try { return work(localStorage); } catch { return null; } }; // a file may have no memory
   const set = () => { root.dataset.theme = remember((memory) => memory.getItem("ltgcd-theme")) ?? (system.matches ? "dark" : "light"); emit("theme"); };
   system.addEventListener("change", set);
   $("#theme").addEventListener("click", () => {
@@ -87,6 +87,8 @@ export async function start(source) {
   $("#redo").addEventListener("click", redo);
   $("#history").addEventListener("click", openHistory);
   $("#help").addEventListener("click", openHelp);
+  $("#contrast").addEventListener("click", toggleContrast);
+  if (remember((memory) => memory.getItem("ltgcd-contrast")) === "on") toggleContrast();
   on("state", drawTop);
   on("view", keepAddress);
   on("state", () => { if (store.state.refine && source.mode === "server") follow(store.state.refine); });

@@ -1,11 +1,11 @@
 // The centre: what is looked at, its name and facts, the buttons, and what the sections of its grid are called.
-import { $, breakable, button, el, percentSure, plural, signed, whole } from "./dom.js";
+import { $, breakable, button, el, onceAFrame, percentSure, plural, signed, whole } from "./dom.js";
 import { barOf, COMMANDS, setArrange, shownKey, startRename, textOf } from "./commands.js";
+import { panelIsOpen } from "./panel.js";
 import { openClass } from "./queue.js";
 import { byClass } from "./actions.js";
-import { currentClass, emit, laneOf, nameOf, on, select, store } from "./store.js";
+import { currentClass, emit, isMixed, laneOf, nameOf, on, select, store } from "./store.js";
 
-const CONTAMINATED = .15; // share of far items from which a known class is marked
 
 /** What the sections of the grid say above themselves. */
 function titleSections() {
@@ -18,7 +18,7 @@ function titleSections() {
     } else if (section.key === "unsure" && store.view.kind === "class") {
       section.title = one && n < one.leaning ? `${whole(n)} of ${whole(one.leaning)} unsure items that lean here` : `${plural(n, "unsure item leans", "unsure items lean")} here`;
       section.note = "Confirm those that belong to it";
-    } else if (section.key === "unsure") section.title = n < store.state.counts.unsure ? `${whole(n)} of ${plural(store.state.counts.unsure, "item")} are in this file, least sure first` : `${plural(n, "item")}, least sure first`;
+    } else if (section.key === "unsure") section.title = n < store.state.counts.unsure ? `${whole(n)} of ${plural(store.state.counts.unsure, "item")} are in this file, the likeliest first` : `${plural(n, "item")}, the likeliest first`;
   }
 }
 const stat = (text, title) => el("span", { text, title });
@@ -28,12 +28,12 @@ function drawHead() {
   document.body.dataset.view = view.kind;
   $("#overview").hidden = view.kind !== "overview";
   $("#head").hidden = view.kind === "overview";
-  $("#grid").hidden = view.kind === "overview";
+  $("#sheet").hidden = view.kind === "overview";
   if (view.kind === "overview") return;
   if (one) drawClass(one);
   else drawOther(view);
   $("#arrange").hidden = !one;
-  $("#zoom").hidden = store.state.kind !== "image";
+  $("#zoom").hidden = $("#contrast").hidden = store.state.kind !== "image";
   for (const node of $("#arrange").children) node.setAttribute("aria-pressed", String(node.value === store.arrange));
 }
 function drawClass(one) {
@@ -43,7 +43,7 @@ function drawClass(one) {
   $("#badges").replaceChildren(...[
     el("span", { class: "chip " + lane, text: one.size ? (one.known ? "known" : "novel") : "unsure items only" }),
     one.accepted ? el("span", { class: "chip done", text: "✓ accepted" }) : null,
-    one.contaminated > CONTAMINATED ? el("span", { class: "chip warn", text: `${percentSure(one.contaminated)} far from the labelled ones`, title: "Share of its items that lie far from those that people gave it: perhaps another class is among them" }) : null].filter(Boolean));
+    isMixed(one) ? el("span", { class: "chip warn", text: `${whole(one.far)} look different`, title: "Items that lie far from those that people gave it: perhaps another class is among them" }) : null].filter(Boolean));
   const facts = [stat(plural(one.size, "item")), stat(percentSure(one.confidence) + " confident", "Mean probability that the label is right, over its sure items"),
     one.coherence === null || one.coherence === undefined ? null : stat(`coherence ${signed(one.coherence)}`, "How much nearer the items are to their own centre than to the nearest other one, from −1 to 1"),
     one.labelled ? stat(`${whole(one.labelled)} labelled`) : null, one.given ? stat(`${whole(one.given)} confirmed`) : null,
@@ -84,18 +84,26 @@ function drawActions() {
   document.body.classList.toggle("picking", !$("#picked").hidden);
   for (const command of COMMANDS) {
     const group = barOf(command);
-    if (group) groups[group].push(button(textOf(command.label), shownKey(command), command.run, { class: command.primary ? "primary" : "", title: command.title, "data-key": command.key }));
+    if (group) groups[group].push(button(textOf(command.label), shownKey(command), command.run, { class: command.primary ? "primary" : "", title: command.title, "data-key": command.key, disabled: Boolean(command.off?.()) }));
   }
   $("#actions").replaceChildren(...groups.first, ...groups.class);
   $("#picked").replaceChildren(el("b", { role: "status", text: `${whole(n)} selected` }), ...groups.items, ...groups.last);
+  document.body.style.setProperty("--picked", `${$("#picked").offsetHeight}px`); // messages stand above it
   if (focused) ([...document.querySelectorAll("#actions button, #picked button")].find((one) => one.dataset.key === focused) ?? $("#grid")).focus({ preventScroll: true });
 }
+let byKey = false; // whether a key was the last thing that the person used
+/** Whoever works with the keyboard never loses the place: where what had the focus is gone, the items get it. */
+const keepFocus = onceAFrame(() => {
+  if (byKey && document.activeElement === document.body && !panelIsOpen()) $(store.view.kind === "overview" ? "#centre" : "#grid").focus({ preventScroll: true });
+});
 export function startCategory() {
+  addEventListener("keydown", () => { byKey = true; }, true);
+  addEventListener("pointerdown", () => { byKey = false; }, true);
   for (const node of $("#arrange").children) node.addEventListener("click", () => setArrange(node.value));
   const zoom = $("#zoom input");
   zoom.addEventListener("input", () => { store.zoom = Number(zoom.value); emit("zoom"); });
   on("state view head", () => { if (store.state) drawHead(); });
-  on("view rows selection state", () => { if (store.state) drawActions(); });
+  on("view rows selection state", () => { if (store.state) { drawActions(); keepFocus(); } });
   on("rows", () => {
     const nothing = store.view.kind !== "overview" && store.sections.every((section) => !section.rows.length);
     $("#empty").hidden = !nothing;

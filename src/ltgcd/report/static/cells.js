@@ -1,8 +1,9 @@
 // One item as a cell: a picture, a line of text, or an id with a bar for its confidence.
 import { $, el, percentSure, say } from "./dom.js";
 import { GIVEN, JUNK, LABELLED, UNSURE } from "./items.js";
-import { factsOf, on, store, whereIs } from "./store.js";
+import { factsOf, nameOf, on, store, whereIs } from "./store.js";
 
+const LONGEST_TAG = 60;
 const LONGEST_LINE = 600; // characters of a text in a cell; the whole is in the item's detail
 
 /** What a screen reader says of an item. */
@@ -14,8 +15,8 @@ export function sentenceOf(row) {
 /** A cell for a row, to be filled. */
 export function makeCell(row, kind) {
   const node = el("div", { class: "cell " + kind, role: "option", "data-row": row });
-  if (kind === "image") node.append(picture(row, 192), el("span", { class: "mark" }));
-  else node.append(el("span", { class: "mark" }), el("span", { class: "line", dir: "auto" }), el("span", { class: "sure" }, el("b"), el("i")));
+  if (kind === "image") node.append(picture(row, 192), el("span", { class: "mark" }), el("span", { class: "tag", dir: "auto" }));
+  else node.append(el("span", { class: "mark" }), el("span", { class: "line", dir: "auto" }), el("span", { class: "tag", dir: "auto" }), el("span", { class: "sure" }, el("b"), el("i")));
   return node;
 }
 /** The picture of an item; where there is none, its id. */
@@ -28,12 +29,13 @@ export function picture(row, size, alt = "") {
 }
 /** Bring a cell up to date: marks, text and label. */
 export function fillCell(node, row, kind) {
-  const { status, flags, confidence } = store.items, facts = factsOf(row);
+  const { code, status, flags, confidence } = store.items, facts = factsOf(row);
   const state = status[row] === JUNK ? "junk" : flags[row] & GIVEN ? "given" : flags[row] & LABELLED ? "labelled" : status[row] === UNSURE ? "unsure" : "";
   if (node.dataset.state !== state) {
     node.dataset.state = state;
     say($(".mark", node), { given: "✓", labelled: "L", junk: "✕" }[state] ?? "");
   }
+  say($(".tag", node), store.view.kind === "class" || state === "junk" ? "" : nameOf(code[row]).slice(0, LONGEST_TAG)); // where classes are mixed
   const sentence = sentenceOf(row);
   if (node.ariaLabel !== sentence) {
     node.setAttribute("aria-label", sentence);

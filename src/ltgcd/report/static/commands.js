@@ -1,6 +1,6 @@
 // Everything a person can do, with its key: the buttons, the keyboard and the help are all made of this one list.
-import { accept, applyChanges, byClass, codeOf, confirm, junk, merge, moveRows, redo, reject, rename, split, takeBack, undo } from "./actions.js";
-import { $, copy, download, plural, shortName, toast, whole } from "./dom.js";
+import { accept, applyChanges, byClass, codeOf, confirm, junk, moveRows, redo, reject, rename, split, takeBack, undo, unsaid } from "./actions.js";
+import { $, copy, download, el, plural, remember, shortName, toast, whole } from "./dom.js";
 import { GIVEN, JUNK } from "./items.js";
 import { cursorRow, gridCount, toggleHere } from "./grid.js";
 import { openAudit } from "./audit.js";
@@ -71,17 +71,30 @@ export function saveCorrections() {
   download("corrections.csv", store.source.corrections());
   toast("Give the file to 'ltgcd relabel RUN corrections.csv'.");
 }
+/** The labels as they are now, as a file that 'ltgcd relabel' and '--labels' take. */
+export function saveLabels() {
+  el("a", { href: "/api/export", download: "labels.csv" }).click();
+  toast("labels.csv holds every item's label as it is now. For folders, COCO or Label Studio: 'ltgcd export'.");
+}
+/** Pale pictures, such as plankton in grey, are easier to tell apart with more contrast; nothing but the view changes. */
+export function toggleContrast() {
+  const on = document.body.classList.toggle("contrast");
+  $("#contrast").setAttribute("aria-pressed", String(on));
+  remember((memory) => memory.setItem("ltgcd-contrast", on ? "on" : "off"));
+}
 export function setArrange(arrange) {
   store.arrange = arrange;
   emit("head");
   refreshRows();
 }
 const inClass = () => currentClass() !== null;
-const left = () => Math.max(0, sureCount() - [...store.selection].filter((row) => store.items.status[row] < 2).length);
+/** What accepting would confirm: the sure items that nobody has said anything about, without those that are selected. */
+const toAccept = () => unsaid(store.sections.find((section) => section.key === "sure")?.rows ?? []).filter((row) => !store.selection.has(row)).length;
+const acceptLabel = () => !toAccept() ? (selected() ? "Others are accepted" : "All accepted") : selected() ? `Accept other ${whole(toAccept())}` : `Accept all ${whole(toAccept())}`;
 
 // key, what it does (a text, or a function that gives one), when it works, what it runs; `bar`: a button above the grid.
 export const COMMANDS = [
-  { key: "a", label: () => !selected() ? `Accept all ${whole(sureCount())}` : `Accept other ${whole(left())}`, when: () => inClass() && sureCount() > 0, run: accept, bar: "first", primary: true },
+  { key: "a", label: acceptLabel, when: () => inClass() && sureCount() > 0, off: () => !toAccept(), run: accept, bar: "first", primary: true },
   { key: "c", label: () => `Confirm ${whole(selected())}`, when: () => selected() > 0, run: () => confirm(), bar: "items" },
   { key: "n", label: () => inClass() ? `Not ${shortName(currentClass().name).slice(0, 16)}` : "Not its class", when: () => selected() > 0 && can("reject"), run: () => reject(), bar: "items" },
   { key: "v", label: () => selected() ? "Move to …" : "Move this item to …", when: () => gridCount() > 0 && chosenRows().length > 0, run: moveSelected, bar: () => selected() && "items" },
@@ -109,6 +122,8 @@ export const COMMANDS = [
   { key: "A", label: "Apply: write the changes to the run", when: () => server() && store.state.changes > 0, run: applyChanges },
   { key: "R", label: "Refine: fit again with your changes", when: server, run: openRefine },
   { key: "D", label: "Download corrections.csv", when: () => !server() && store.state.changes > 0, run: saveCorrections },
+  { key: "E", label: "Export: download the labels as they are now", when: server, run: saveLabels },
+  { key: "t", label: () => document.body.classList.contains("contrast") ? "Pictures as they are" : "More contrast in the pictures", when: () => store.state.kind === "image", run: toggleContrast },
   { key: "l", label: "Lasso on the map", when: () => true, run: () => emit("lasso") },
   { key: "z", label: "Show or hide the map", when: () => true, run: () => emit("map") },
   { key: "/", label: "Search", when: () => true, run: () => { document.body.classList.add("drawer"); $("#search").focus(); $("#search").select(); } },

@@ -55,6 +55,9 @@ export function onceAFrame(work) {
   };
 }
 
+/** Something that the browser keeps for this page; a file may have no memory. */
+export const remember = (work) => { try { return work(localStorage); } catch { return null; } };
+
 /** A tooltip beside the pointer, kept inside the window. */
 export function showTip(x, y, ...children) {
   const tip = $("#tip");

@@ -7,7 +7,7 @@ const HEAD = 34; // pixels of a section's title
 const PAGE = 100_000; // items of a section in the document's height; browsers allow no more than some million pixels
 const MARGIN = 400; // pixels above and below the window that are filled, too
 const cursor = { at: 0, from: 0 }; // where the keyboard stands, and where a range began
-let grid, scroller, places = { sections: [], height: 0, count: 0 }, cells = new Map(), heads = new Map(), pages = new Map();
+let grid, sheet, scroller, places = { sections: [], height: 0, count: 0 }, cells = new Map(), heads = new Map(), pages = new Map();
 
 // ---------------------------------------------------------------- where everything is
 /** Width, height and number in a row of the cells, for a kind of items and a width of the grid. */
@@ -70,7 +70,7 @@ function arrange() {
 }
 function drawHead(section) {
   let head = heads.get(section.key);
-  if (!head) { head = el("div", { class: "section" }); heads.set(section.key, head); grid.append(head); }
+  if (!head) { head = el("div", { class: "section" }); heads.set(section.key, head); $("#heads").append(head); }
   head.style.transform = `translateY(${section.head}px)`;
   const parts = [el("h3", { text: section.title ?? plural(section.all, "item") }), section.note ? el("p", { text: section.note }) : null];
   if (section.all > PAGE) {
@@ -84,7 +84,7 @@ function drawHead(section) {
 }
 function draw() {
   if (!places.count) { for (const cell of cells.values()) cell.remove(); cells.clear(); return; }
-  const offset = grid.offsetTop, top = scroller.scrollTop - offset - MARGIN, bottom = scroller.scrollTop - offset + scroller.clientHeight + MARGIN;
+  const offset = sheet.offsetTop, top = scroller.scrollTop - offset - MARGIN, bottom = scroller.scrollTop - offset + scroller.clientHeight + MARGIN;
   const { kind } = store.state, { size } = places, wanted = new Map();
   for (const at of within(places, { left: 0, right: grid.clientWidth, top, bottom })) wanted.set(rowAt(at), at);
   for (const [row, cell] of cells) if (!wanted.has(row)) { cell.remove(); cells.delete(row); }
@@ -115,14 +115,16 @@ const redress = () => { for (const [row, cell] of cells) dress(cell, row); };
 // ---------------------------------------------------------------- keyboard
 export const cursorRow = () => places.count ? rowAt(cursor.at) : null;
 export const gridCount = () => places.count;
+/** Pixels at the lower end that the bar of the selection covers. */
+const below = () => 12 + ($("#picked").hidden ? 0 : $("#picked").offsetHeight + 14);
 /** Move the keyboard's place, and with `range` select what is passed. */
 export function moveTo(at, { range = false, focus = true } = {}) {
   if (!places.count) return;
   cursor.at = Math.max(0, Math.min(places.count - 1, at));
   if (range) selectRange(cursor.from, cursor.at); else cursor.from = cursor.at;
-  const { top } = boxOf(places, cursor.at), y = top + grid.offsetTop, bar = $("#actions").offsetHeight + 12;
+  const { top } = boxOf(places, cursor.at), y = top + sheet.offsetTop, bar = $("#actions").offsetHeight + 12;
   if (y - bar < scroller.scrollTop) scroller.scrollTop = y - bar;
-  else if (y + places.size.height + 12 > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = y + places.size.height + 12 - scroller.clientHeight;
+  else if (y + places.size.height + below() > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = y + places.size.height + below() - scroller.clientHeight;
   draw();
   if (focus) grid.focus({ preventScroll: true });
   emit("cursor");
@@ -158,7 +160,7 @@ function listen(open) {
   let start = null, before = null, last = null;
   const place = (event) => { const box = grid.getBoundingClientRect(); return [event.clientX - box.left, event.clientY - box.top]; };
   grid.addEventListener("pointerdown", (event) => {
-    if (event.button || event.pointerType === "touch" || event.target.closest(".section")) return;
+    if (event.button || event.pointerType === "touch") return;
     start = place(event); before = new Set(store.selection); last = null;
   });
   addEventListener("pointermove", (event) => {
@@ -190,7 +192,7 @@ function listen(open) {
 }
 
 export function startGrid(open) {
-  grid = $("#grid"); scroller = $("#centre");
+  grid = $("#grid"); sheet = $("#sheet"); scroller = $("#centre");
   const redraw = onceAFrame(draw), refresh = onceAFrame(redress);
   scroller.addEventListener("scroll", redraw, { passive: true });
   let width = 0;

@@ -33,7 +33,7 @@ function escape(event, typing) {
   if (typing && $("#search").value && event.target.id === "search") { clearFilters(); return; }
   if (typing) { event.target.blur(); return; }
   if (document.body.classList.contains("drawer") || document.body.classList.contains("map-open")) { document.body.classList.remove("drawer", "map-open"); return; }
-  clearSelection();
+  if (!clearSelection() && $("#search").value) clearFilters();
 }
 /** The keys that work now, then those that don't. */
 export function openHelp() {

@@ -1,7 +1,7 @@
 // The queue: every class with the reason why it is worth a look, the lanes of unsure items and junk; search and filters.
 import { $, el, onceAFrame, percentSure, plural, shortName, whole } from "./dom.js";
 import { picture } from "./cells.js";
-import { faces, laneOf, on, sameView, show, sortAnew, store } from "./store.js";
+import { faces, isMixed, laneOf, on, sameView, show, sortAnew, store } from "./store.js";
 
 const HEIGHT = 66; // pixels of an entry
 const MARGIN_ENTRIES = 6;
@@ -28,6 +28,8 @@ function filters() {
 function makeEntries() {
   const wanted = filters(), order = $("#order").value, classes = store.order.map((code) => store.classes.get(code));
   if (order !== "queue") classes.sort((a, b) => ORDERS[order](a, b));
+  const named = (one) => one.name.toLowerCase().includes(wanted.query);
+  if (wanted.query) classes.sort((a, b) => named(b) - named(a)); // before those that only hold such items, or lie near
   const found = classes.filter((one) => matches(one, wanted)).map((one) => ({ view: { kind: "class", code: one.code }, one }));
   const { counts } = store.state, plain = !wanted.query && wanted.low === 1 && wanted.high === Infinity;
   const lane = (status, title, text) => ({ view: { kind: "lane", status }, lane: status, title, size: counts[status], text });
@@ -48,7 +50,7 @@ function entryNode({ view, one, lane, title, size, text }) {
   else node.append(el("span", { class: "face plain", text: { overview: "◔", unsure: "?", junk: "✕", search: "⌕" }[lane] }));
   const badges = [];
   if (one?.accepted) badges.push(el("span", { class: "badge done", text: "✓", title: "Every sure item is confirmed" }));
-  if (one?.contaminated > .15) badges.push(el("span", { class: "badge warn", text: percentSure(one.contaminated), title: "Share of its items that lie far from those that people gave it" }));
+  if (one && isMixed(one)) badges.push(el("span", { class: "badge warn", text: `${whole(one.far)} look different`, title: "Items that lie far from those that people gave it" }));
   const facts = one ? [one.size ? plural(one.size, "item") : "unsure items only", one.size ? percentSure(one.confidence) : ""].filter(Boolean).join(" · ") : size === undefined ? "" : plural(size, "item");
   node.append(el("div", { class: "what" }, el("b", {}, el("bdi", { text: one ? shortName(one.name) : title }), one && !one.known && one.suggested ? el("span", { class: "perhaps", text: one.suggested, dir: "auto" }) : null),
     el("p", { class: "facts-line" }, facts, ...badges), el("p", { class: "why", text: one ? one.why ?? "" : text, dir: "auto" })));

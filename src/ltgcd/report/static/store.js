@@ -25,6 +25,8 @@ export const nameOf = (code) => store.classes.get(code)?.name ?? "a class that i
 export const currentClass = () => store.view.kind === "class" ? store.classes.get(store.view.code) ?? null : null;
 /** Under which status a class is listed: a novel category without a sure item is not counted as one. */
 export const laneOf = (one) => one.known ? "known" : one.size === 0 ? "unsure" : "novel";
+/** Whether enough of a class's items lie far from those that people gave it to say so. */
+export const isMixed = (one) => one.contaminated > .15 && one.far > 2;
 export const isGiven = (row) => (store.items.flags[row] & (GIVEN | LABELLED)) !== 0;
 export const selectedRows = () => [...store.selection];
 /** What the grid shows, in its order. */
