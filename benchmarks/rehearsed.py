@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ltgcd.bench.cells import Workshop
 from ltgcd.bench.tables import cell_of, read_settings, read_tables
+from ltgcd.common.tables import Table
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.discovery.rehearsal import PARTS, Hidden, judge, with_hidden_classes
 from ltgcd.graph.knn import knn_graph
@@ -45,9 +46,9 @@ ROUNDS = (0, 1, 2, 3)
 DEFAULT = ("default", 1, 0.5)
 
 
-def scores(p: NDArray[np.float32], sizes: NDArray[np.int64], problem: Problem, hidden: Hidden) -> dict[str, float]:
+def scores(p: Table, sizes: NDArray[np.int64], problem: Problem, hidden: Hidden) -> dict[str, float]:
     """Mean recall, in percent, of the visible and of the hidden classes of a rehearsal."""
-    said = judge(hidden.asked, p[hidden.asked], sizes, problem.y[hidden.asked], hidden.visible)
+    said = judge(hidden.asked, p, sizes, problem.y[hidden.asked], hidden.visible)
     recall = {c: said.right[said.classes == c].mean() for c in np.unique(said.classes)}
     away = np.isin(list(recall), said.classes[said.hidden])
     values = np.array(list(recall.values()))
@@ -63,9 +64,10 @@ def rehearsed(problem: Problem, hidden: Hidden, number: int, changes: dict[str, 
     graph, lines = knn_graph(fit.features, 10), []
     for rounds in ROUNDS:
         p = smoothed(fit.alone, graph, hidden.y, rounds)
-        prior = class_prior(p[hidden.y == UNLABELLED])
+        prior = class_prior(p, np.flatnonzero(hidden.y == UNLABELLED))
         for strength in STRENGTHS:
-            found = scores(adjusted(p, prior, strength), fit.fitted.sizes, problem, hidden)
+            now = p.map(lambda block, prior=prior, strength=strength: adjusted(block, prior, strength))
+            found = scores(now, fit.fitted.sizes, problem, hidden)
             lines.append({"smoothing": rounds, "adjustment": strength, **found})
     return lines
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ltgcd.bench.cells import Workshop
 from ltgcd.bench.tables import cell_of, read_settings, read_tables
+from ltgcd.common.tables import most_likely
 from ltgcd.run.train import vectors
 from ltgcd.training.config import changed
 from ltgcd.training.fit import fit_model, hold_out
@@ -48,7 +49,7 @@ def main() -> None:
         line = []
         for rate in RATES:
             experiment = changed(preset, {"schedule.learning_rate": rate, "held_out": HELD_OUT})
-            said = fit_model(problem, experiment).probabilities[rows].argmax(axis=1)
+            said = most_likely(fit_model(problem, experiment).probabilities, rows)[0]
             line.append(100 * np.mean([(said[true == c] == c).mean() for c in np.unique(true)]))
         shown = " | ".join(f"**{v:.1f}**" if v == max(line) else f"{v:.1f}" for v in line)
         print(f"| {method} | {shown} | {own:g} |", flush=True)

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ltgcd.class_number.estimate import KEstimate
 from ltgcd.common.errors import InputError
 from ltgcd.common.outputs import check_output, output_path
+from ltgcd.common.tables import most_likely
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.items import Items, Vectors
 from ltgcd.data.python_labels import as_array, encode_labels_of_any_kind, with_novel_labels
@@ -243,8 +244,9 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def predict(self, X: ArrayLike, *, store: FeatureStore | None = None) -> NDArray[Any]:
         """Class of new items, known or novel; see `predict_proba`."""
-        p = self.predict_proba(X, store=store)
-        return np.asarray(self.classes_[p.argmax(axis=1)])
+        check_is_fitted(self)
+        p = self._held.fitted.table(self._held.views(self._vectors(X), store))
+        return np.asarray(self.classes_[most_likely(p)[0]])
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Share of the labelled items whose class `predict` gives; items without a label have no say."""

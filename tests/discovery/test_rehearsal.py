@@ -9,8 +9,18 @@ from hypothesis import strategies as st
 
 from conftest import train
 from ltgcd.common.errors import InputError
+from ltgcd.common.tables import most_likely
 from ltgcd.data.digits import digits_source
-from ltgcd.discovery.rehearsal import HELD_OUT, PARTS, expected_weights, judge, rehearse, with_hidden_classes
+from ltgcd.discovery import rehearsal
+from ltgcd.discovery.rehearsal import (
+    HELD_OUT,
+    PARTS,
+    expected_weights,
+    judge,
+    rehearse,
+    stratified_sample,
+    with_hidden_classes,
+)
 from ltgcd.run.directory import Run
 from ltgcd.training.calibration import calibration_error
 from ltgcd.training.checkpoints import Checkpoints
@@ -100,12 +110,11 @@ def test_the_confidence_of_novel_items_is_worth_what_it_says() -> None:
     experiment = changed(EXPERIMENT, {"smoothing": 2})  # neighbours help the items of the collection, not new ones
     fit = fit_model(task, experiment)
     free = np.flatnonzero(y == -1)
-    novel_share = float((fit.probabilities[free].argmax(axis=1) >= 14).mean())
-    found = rehearse(task, experiment, novel_share, 4)
+    found = rehearse(task, experiment, most_likely(fit.probabilities)[0], 4)
     assert found is not None
     assert found.together != found.alone
     for p, worth in ((fit.probabilities, found.together), (fit.alone, found.alone)):
-        said = judge(free, p[free], fit.fitted.sizes, true[free], np.arange(14))
+        said = judge(free, p, fit.fitted.sizes, true[free], np.arange(14))
         own = worth.apply(said.confidence, said.novel, said.size)
         assert abs(float((own - said.right)[said.novel].mean())) < 0.15
         assert abs(float((own - said.right)[~said.novel].mean())) < 0.15
@@ -119,8 +128,8 @@ def test_with_few_known_classes_novel_items_are_not_all_unsure(n_old: int) -> No
     y = half_labelled(true, n_old)
     task = Problem(x, y, n_old, 6, 0)
     fit = fit_model(task, EXPERIMENT)
-    said = fit.probabilities.argmax(axis=1)
-    found = rehearse(task, EXPERIMENT, float((said[y == -1] >= n_old).mean()), 4)
+    said = most_likely(fit.probabilities)[0]
+    found = rehearse(task, EXPERIMENT, said, 4)
     novel = (y == -1) & (said >= n_old)
     sure = np.full(novel.sum(), 0.95)
     assert found is not None
@@ -134,10 +143,10 @@ def test_too_few_labels_teach_nothing_and_two_runs_say_the_same() -> None:
     few[1::40] = true[1::40]
     few[few >= 4] = -1
     told: list[str] = []
-    assert rehearse(Problem(x, few, 4, 6, 0), EXPERIMENT, 0.5, 2, notify=told.append) is None
+    assert rehearse(Problem(x, few, 4, 6, 0), EXPERIMENT, true, 2, notify=told.append) is None
     assert told == ["too few items are labelled to learn how often a label is right; confidences are the model's own"]
     task = Problem(x, half_labelled(true, 4), 4, 6, 0)
-    assert rehearse(task, EXPERIMENT, 0.5, 1) == rehearse(task, EXPERIMENT, 0.5, 1)
+    assert rehearse(task, EXPERIMENT, true, 1) == rehearse(task, EXPERIMENT, true, 1)
 
 
 @pytest.mark.parametrize("stop", [2, 4, 7])  # in the run itself (3 epochs), in the first rehearsal, in the second
@@ -174,3 +183,44 @@ def test_rehearsals_that_make_no_sense_are_refused(tmp_path: Path) -> None:
         train(digits_source(), tmp_path / "five", k=10, rehearsals=5)
     with pytest.raises(InputError, match="'kmeans' trains nothing"):
         train(digits_source(), tmp_path / "kmeans", k=10, method="kmeans", rehearsals=1)
+
+
+def test_a_sample_keeps_every_class_and_stands_for_all() -> None:
+    """1,000, 100 and 5 items, of which 260 may be taken: 0.231 of each (231 + 24 + 5), but twenty at least, or all."""
+    strata = np.repeat([0, 1, 2], [1000, 100, 5])
+    sample = stratified_sample(strata, 260, 0)
+    taken = np.bincount(strata[sample.rows])
+    assert taken.tolist() == [231, 24, 5]
+    assert (np.diff(sample.rows) > 0).all()
+    np.testing.assert_allclose(np.bincount(strata[sample.rows], weights=sample.counts), [1000, 100, 5])
+    assert not np.array_equal(sample.rows, stratified_sample(strata, 260, 1).rows)
+
+
+def test_weights_of_a_sample_are_those_of_the_items_that_it_stands_for() -> None:
+    """Twice as many items of which each counts half have the same weights together."""
+    hidden, novel = np.arange(30) < 10, (np.arange(30) < 6) | (np.arange(30) == 29)
+    whole = expected_weights(novel, hidden, 0.325)
+    twice = expected_weights(np.tile(novel, 2), np.tile(hidden, 2), 0.325, np.full(60, 0.5))
+    np.testing.assert_allclose(twice[:30] + twice[30:], whole)
+
+
+def test_rehearsals_on_a_sample_say_nearly_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A third of the items: labels are right about as often by what either rehearsal says."""
+    x, true = blobs(1.0, n_classes=24, n_each=120)
+    y = half_labelled(true, 14)
+    task, told = Problem(x, y, 14, 24, 0), []
+    fit = fit_model(task, EXPERIMENT)
+    labels = most_likely(fit.probabilities)[0]
+    whole = rehearse(task, EXPERIMENT, labels, 4)
+    monkeypatch.setattr(rehearsal, "ITEMS", 960)
+    sampled = rehearse(task, EXPERIMENT, labels, 4, notify=told.append)
+    assert whole is not None
+    assert sampled is not None
+    assert whole.sample is None
+    assert 900 < (sampled.sample or 0) <= 960
+    assert f"{sampled.sample} of the 2,880 items" in told[0]
+    said, confidence = most_likely(fit.probabilities, np.flatnonzero(y == -1))
+    for novel in (said >= 14, said < 14):
+        at = confidence[novel], said[novel] >= 14, fit.fitted.sizes[said[novel]]
+        a, b = (float(found.together.apply(*at).mean()) for found in (whole, sampled))
+        assert abs(a - b) < 0.1  # 40 items a class and a third of the steps: somewhat too sceptical

@@ -186,7 +186,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_result(digits, tmp_path, met
     resumed = fit_model(problem_of(digits), experiment, checkpoints=Checkpoints(tmp_path), record=lines.append)
     assert [line["epoch"] for line in lines] == [3, 4]
     assert all(("loss_neighbour" in line) == bool(changes) for line in lines)
-    assert np.array_equal(whole.probabilities, resumed.probabilities)
+    assert np.array_equal(np.asarray(whole.probabilities), np.asarray(resumed.probabilities))
     assert np.array_equal(whole.features, resumed.features)
 
 
@@ -204,7 +204,7 @@ def test_a_damaged_checkpoint_costs_one_epoch_and_says_so(digits, tmp_path):
     assert "epoch-00004" in said[0]
     assert "damaged" in said[0]
     assert [line["epoch"] for line in lines] == [4]
-    assert np.array_equal(whole.probabilities, again.probabilities)
+    assert np.array_equal(np.asarray(whole.probabilities), np.asarray(again.probabilities))
 
 
 # ---------------------------------------------------------------- several processes

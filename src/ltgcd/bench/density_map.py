@@ -151,8 +151,7 @@ def mapped(
     rows = np.flatnonzero(y == UNLABELLED)
     graphs = neighbour_graphs(FeatureGraph(searched), y, config)
     chosen = select(features, logits, y, temperature, config, graphs)
-    p = softmax(logits, temperature)
-    peaks, used = dense_items(graphs, logits, p, y, temperature, dataclasses.replace(config, suppress=False))
+    peaks, used = dense_items(graphs, logits, y, temperature, dataclasses.replace(config, suppress=False))
     alone = config.pool == "unlabelled"
     graph = graphs.pool.first(config.k) if alone else knn_graph(searched[rows], config.k)
     own = None if used.form == "affinity" else softmax(logits[rows], used.temperature)

@@ -11,11 +11,12 @@ from scipy.cluster.hierarchy import cut_tree, linkage
 
 from ltgcd.class_number.search import Curve, Search, labelled_accuracy, search_k
 from ltgcd.common.numerics import softmax
+from ltgcd.common.tables import most_likely
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.density import density
 from ltgcd.graph.knn import NeighbourGraph
 from ltgcd.graph.peaks import Overlap, Rule, find_peaks, iou_k, iou_threshold, nmds
-from ltgcd.graph.whitening import class_means, normalise
+from ltgcd.graph.whitening import class_means, cosines, normalise
 
 MAX_PEAKS = 4000  # the densest of more peaks are merged: the linkage is quadratic in them
 BOOTSTRAPS = 3
@@ -136,10 +137,13 @@ def partition(
     chosen = peaks[np.argsort(-novelty[peaks], kind="stable")][: max(k - n_old, 0)]
     prototypes = normalise(np.concatenate([means[counts > 0], white[chosen]]))
     codes = np.concatenate([np.flatnonzero(counts > 0), n_old + np.arange(len(chosen))])
-    for code in np.setdiff1d(np.arange(min(k, len(white))), codes):
+    missing = np.setdiff1d(np.arange(min(k, len(white))), codes)
+    closest = most_likely(cosines(white, prototypes))[1] if len(missing) else np.empty(0)
+    for code in missing:
         # Too few peaks, or a known class without a labelled item: the item that is farthest from every prototype.
-        far = int((white @ prototypes.T).max(axis=1).argmin())
+        far = int(closest.argmin())
         prototypes = np.concatenate([prototypes, normalise(white[far : far + 1])])
+        closest = np.maximum(closest, white @ prototypes[-1])
         codes = np.append(codes, code)
     labelled = y != UNLABELLED
     for _ in range(2):

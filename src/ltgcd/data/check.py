@@ -19,6 +19,7 @@ from ltgcd.data.order import row_keys
 from ltgcd.data.sources import Notify, read_source, warn
 
 CHUNK = 32  # images in memory at a time
+ROWS = 8192  # embeddings in double precision at a time
 SHORTEST = 1e-19  # of a row: its square, in single precision, is still more than zero
 LONGEST = 1000.0  # times the median length of a row
 ROUNDING = 1e-6  # times the median length: rows that differ by less differ by single precision's rounding
@@ -111,7 +112,7 @@ def doubts_about(x: NDArray[np.floating], y: NDArray[np.int64]) -> list[str]:
         )
     usual = usual if usual >= SHORTEST else float(np.median(length[~vanished]))
     long = length > LONGEST * usual
-    spread, off_line = _spread(np.asarray(x[~long], dtype=np.float32))
+    spread, off_line = _spread(x if not long.any() else x[~long])
     if spread <= ROUNDING * usual:
         raise InputError(f"All {n} embeddings are the same but for rounding; there is nothing to tell them apart by.")
     doubts = []
@@ -154,16 +155,20 @@ def row_lengths(x: NDArray[np.floating]) -> NDArray[np.float64]:
     return np.asarray(np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64)))
 
 
-def _spread(x: NDArray[np.float32]) -> tuple[float, float]:
+def _spread(x: NDArray[np.floating]) -> tuple[float, float]:
     """How far rows (N, D) are from their mean at most, and from the line through it and the farthest of them."""
-    centred = x - x.mean(axis=0, dtype=np.float64)
-    length = row_lengths(centred)
+    mean, starts = x.mean(axis=0, dtype=np.float64), range(0, len(x), ROWS)
+
+    def centred(start: int) -> NDArray[np.float64]:
+        return np.asarray(np.asarray(x[start : start + ROWS], dtype=np.float32) - mean)
+
+    length = np.concatenate([row_lengths(centred(start)) for start in starts])
     far = int(length.argmax())
     if not length[far]:
         return 0.0, 0.0
-    axis = centred[far] / length[far]
-    centred -= np.outer(centred @ axis, axis)
-    return float(length[far]), float(row_lengths(centred).max())
+    axis = centred(far)[0] / length[far]
+    off_line = [row_lengths(rows - np.outer(rows @ axis, axis)).max() for rows in map(centred, starts)]
+    return float(length[far]), float(max(off_line))
 
 
 def _contradicted(group: NDArray[np.int64], y: NDArray[np.int64]) -> int:

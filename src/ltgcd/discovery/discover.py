@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ltgcd.class_number.estimate import KEstimate, estimate_k
+from ltgcd.common.tables import Rows, RowTable, blocks
 from ltgcd.data.check import doubts_about
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.order import ContentOrder, content_order
@@ -180,25 +181,19 @@ def _trained(
         world=hooks.world,
     )
     labelled = problem.y != UNLABELLED
-    if hints is not None:
-        _forbid(fit, hints, problem, order)
-    predicted = fit.probabilities.argmax(axis=1)
+    p = fit.probabilities if hints is None else _without_forbidden(fit, hints, problem, order)
+    labels, own, second = _answers(p, problem.y)
     learnt = hints.calibrations if hints is not None else None
     if config.rehearsals and not labelled.all():
-        novel_share = float((predicted[~labelled] >= problem.n_old).mean())
         learnt = rehearse(
             problem,
             config.experiment,
-            novel_share,
+            labels,
             config.rehearsals,
             checkpoints=hooks.checkpoints,
             notify=hooks.notify,
             world=hooks.world,
         )
-    # A labelled item keeps its label; its confidence is what the model thinks of that.
-    labels = np.where(labelled, problem.y, predicted).astype(np.int64)
-    own = fit.probabilities[np.arange(len(labels)), labels]
-    fit.probabilities[np.arange(len(labels)), labels] = -1  # what is left is the runner-up
     together = learnt.together if learnt else None
     confidence, unsure = dataclasses.replace(fit.fitted, calibration=together).judged(own, labels)
     return Discovery(
@@ -209,22 +204,49 @@ def _trained(
         unsure & ~labelled,
         fitted=dataclasses.replace(fit.fitted, calibration=learnt.alone if learnt else None),
         calibrations=learnt,
-        runner_up=fit.probabilities.argmax(axis=1).astype(np.int64) if problem.k > 1 else labels,
+        runner_up=second,
     )
 
 
-def _forbid(fit: Fit, hints: Hints, problem: Problem, order: ContentOrder) -> None:
+def _answers(p: RowTable, y: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
+    """Label, its probability, and the most likely class besides it, of every item (N,).
+
+    A labelled item keeps its label; its confidence is what the model thinks of that.
+    """
+    n, k = p.shape
+    labels, second = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    own = np.empty(n, dtype=np.float32)
+    for place, block in blocks(p):
+        row = np.arange(len(block))
+        label = np.where(y[place] != UNLABELLED, y[place], block.argmax(axis=1))
+        labels[place], own[place] = label, block[row, label]
+        block[row, label] = -1  # what is left is the runner-up
+        second[place] = block.argmax(axis=1) if k > 1 else label
+    return labels, own, second
+
+
+def _without_forbidden(fit: Fit, hints: Hints, problem: Problem, order: ContentOrder) -> RowTable:
     """Leave no probability for what people have said that an item is not; its other classes share it."""
     rows, classes = hints.forbidden
     if not len(rows):
-        return
+        return fit.probabilities
     number = np.concatenate([np.argsort(order.classes), np.arange(problem.n_old, problem.k)])  # of the start
     column = np.argsort(fit.order)[number[classes]]
-    place = np.argsort(order.rows)[rows]
-    p = fit.probabilities
-    p[place, column] = 0
-    touched = np.unique(place)
-    p[touched] /= np.maximum(p[touched].sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    item = np.argsort(order.rows)[rows]
+    pairs = np.argsort(item, kind="stable")
+    item, column = item[pairs], column[pairs]
+
+    def compute(some: Rows) -> NDArray[np.float32]:
+        p, asked = fit.probabilities[some], np.arange(len(problem.y))[some]
+        first, last = np.searchsorted(item, asked), np.searchsorted(item, asked, side="right")
+        line = np.repeat(np.arange(len(asked)), last - first)
+        pair = np.arange(len(line)) + np.repeat(first - (np.cumsum(last - first) - (last - first)), last - first)
+        p[line, column[pair]] = 0
+        touched = np.unique(line)
+        p[touched] /= np.maximum(p[touched].sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        return p
+
+    return RowTable(fit.probabilities.shape, compute)
 
 
 def _caller_numbers(answer: Discovery, problem: Problem, order: ContentOrder) -> NDArray[np.int64]:

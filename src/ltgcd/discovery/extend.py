@@ -8,12 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ltgcd.common.tables import blocks
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.order import content_order
 from ltgcd.discovery.new_categories import new_categories
 from ltgcd.features.views import Views
 from ltgcd.graph.whitening import class_means, normalise
-from ltgcd.training.model import FittedModel, extended, predict
+from ltgcd.training.model import FittedModel, extended, features_of, head_outputs
 
 
 class Extension(NamedTuple):
@@ -71,8 +72,8 @@ def extend(
     n, m = len(classes), len(given)
     order = content_order(np.asarray(x[n:], dtype=np.float32), given, int(given.max(initial=UNLABELLED)) + 1)
     x, given = np.concatenate([x[:n], x[n:][order.rows]]), given[order.rows]
-    features, outputs = predict(fitted.model, views, order.rows, torch.device("cpu"))
-    h, logits = normalise(features.numpy()), outputs["logits"].numpy()
+    features = features_of(fitted.model, views, order.rows, torch.device("cpu")).numpy()
+    logits, h = head_outputs(fitted.model.head, features, torch.device("cpu"))["logits"], normalise(features)
     asked = np.concatenate([np.zeros(n, dtype=bool), given == UNLABELLED])
     people = np.concatenate([y, np.where(given < fitted.n_old, given, UNLABELLED)])
     k = max(fitted.k, int(given.max(initial=UNLABELLED)) + 1)
@@ -82,9 +83,12 @@ def extend(
     means, sizes = class_means(h, appended, max(k - fitted.k, int(appended.max(initial=UNLABELLED)) + 1))
     prototypes, prior = normalise(means), sizes / (n + m)
     larger = extended(fitted, prototypes, prior, sizes)
-    p = larger.probabilities(np.concatenate([logits, h @ prototypes.T], axis=1))
-    labels = np.where(settled == UNLABELLED, p.argmax(axis=1), settled).astype(np.int64)
-    confidence, doubtful = larger.judged(p[np.arange(m), labels], labels)
+    labels, own = settled.astype(np.int64), np.empty(m, dtype=np.float32)
+    for place, block in blocks(logits):
+        p = larger.probabilities(np.concatenate([block, h[place] @ prototypes.T], axis=1))
+        labels[place] = np.where(settled[place] == UNLABELLED, p.argmax(axis=1), settled[place])
+        own[place] = p[np.arange(len(p)), labels[place]]
+    confidence, doubtful = larger.judged(own, labels)
     # An item that founded a category is there by what its neighbours say, and as surely as no other class explains it.
     founder = (given == UNLABELLED) & (found.labels[n:] != UNLABELLED)
     confidence = np.where(founder, found.unexplained[n:], confidence).astype(np.float32)

@@ -14,16 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from ltgcd.common.tables import Table, most_likely
 from ltgcd.data.collection import UNLABELLED, seed_after
 from ltgcd.training.calibration import LEAST, Calibration, learn_calibration
 from ltgcd.training.checkpoints import Checkpoints
 from ltgcd.training.config import Experiment
 from ltgcd.training.distributed import World
-from ltgcd.training.fit import fit_model, hold_out
+from ltgcd.training.fit import Fit, fit_model, hold_out
 from ltgcd.training.problem import Problem
 
 PARTS = 4  # the labelled classes are cut into as many, and one of them is hidden at a time
 HELD_OUT = 0.2  # share of the labelled items of the other classes
+ITEMS = 2**16  # of a rehearsal; of a larger collection a sample is drawn
+FEWEST = 20  # items of a class, labelled and not, that the sample has at least, if there are as many
 
 
 class Hidden(NamedTuple):
@@ -64,6 +67,41 @@ def with_hidden_classes(problem: Problem, times: int) -> list[Hidden]:
     return found
 
 
+class Sample(NamedTuple):
+    """Items (n,), ascending, that stand for a collection, and how many of its items each of them stands for (n,)."""
+
+    rows: NDArray[np.int64]
+    counts: NDArray[np.float64]
+
+
+def stratified_sample(strata: NDArray[np.int64], limit: int, random_state: int) -> Sample:
+    """Draw about `limit` items: the same share of every stratum (N,), but at least `FEWEST` of its items.
+
+    A class of the tail then stays a class. What has been drawn more often counts for less.
+    """
+    n, sizes = len(strata), np.bincount(strata)
+    least = np.minimum(sizes, FEWEST)
+    low, high = 0.0, 1.0
+    for _ in range(40):  # the share with which they are as many as they may be
+        share = (low + high) / 2
+        fits = np.maximum(least, np.ceil(share * sizes)).sum() <= limit
+        low, high = (share, high) if fits else (low, share)
+    taken = np.maximum(least, np.ceil(low * sizes)).astype(np.int64)
+    shuffled = np.random.RandomState(random_state).permutation(n)
+    shuffled = shuffled[np.argsort(strata[shuffled], kind="stable")]
+    rank = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    rows = np.sort(shuffled[rank < taken[strata[shuffled]]])
+    return Sample(rows, (sizes / np.maximum(taken, 1))[strata[rows]])
+
+
+def sample_for_rehearsals(problem: Problem, labels: NDArray[np.int64]) -> Sample | None:
+    """The items that rehearsals are on, by the class (N,) that each was given; None is all of them."""
+    limit = max(ITEMS, FEWEST * problem.k)
+    if len(labels) <= limit:
+        return None
+    return stratified_sample(2 * labels + (problem.y != UNLABELLED), limit, problem.random_state)
+
+
 class Rehearsed(NamedTuple):
     """What the method said about items that people had labelled.
 
@@ -92,18 +130,18 @@ class Rehearsed(NamedTuple):
 
 def judge(
     items: NDArray[np.int64],
-    p: NDArray[np.float32],
+    p: Table,
     sizes: NDArray[np.int64],
     labels: NDArray[np.int64],
     visible: NDArray[np.int64],
 ) -> Rehearsed:
-    """Compare probabilities (n, K) of the asked items, in classes of these sizes (K,), with their labels (n,).
+    """Compare probabilities (N, K) of the asked items (n,), in classes of these sizes (K,), with their labels (n,).
 
     An item of a visible class is right in that class. A hidden class is whichever novel category the Hungarian gives
     it, by the items of all hidden classes. What nobody has labelled can't compete for a category, so a hidden class
     that fell into that of a really novel one counts as found: for novel labels the result is somewhat too kind.
     """
-    said = p.argmax(axis=1)
+    said, confidence = most_likely(p, items)
     novel, hidden = said >= len(visible), ~np.isin(labels, visible)
     right = ~hidden & (said == np.searchsorted(visible, labels))
     found = np.flatnonzero(hidden & novel)
@@ -115,20 +153,24 @@ def judge(
         matched = np.full(len(classes), UNLABELLED)
         matched[rows] = columns
         right[found] = said[found] == matched[t]
-    return Rehearsed(items, p.max(axis=1), sizes[said], labels, right, novel, hidden)
+    return Rehearsed(items, confidence, sizes[said], labels, right, novel, hidden)
 
 
 class Calibrations(NamedTuple):
-    """How often labels are right: of the collection's own items, which neighbours have helped, and of new ones."""
+    """How often labels are right: of the collection's own items, which neighbours have helped, and of new ones.
+
+    `sample` is the number of items that this was rehearsed on, where they were not all.
+    """
 
     together: Calibration
     alone: Calibration
+    sample: int | None = None
 
 
 def rehearse(
     problem: Problem,
     experiment: Experiment,
-    novel_share: float,
+    labels: NDArray[np.int64],
     times: int,
     *,
     checkpoints: Callable[[str], Checkpoints | None] = lambda _stage: None,
@@ -141,8 +183,8 @@ def rehearse(
     ----------
     problem, experiment : Problem, Experiment
         As they are given to `ltgcd.training.fit.fit_model`.
-    novel_share : float
-        Share of D^u that the method has called novel.
+    labels : ndarray of int64, shape (N,)
+        Class that the method has given each item.
     times : int
         How many rehearsals at most, each with another part of the classes hidden.
     checkpoints : callable
@@ -152,6 +194,11 @@ def rehearse(
     world : World, optional
         Processes that train together.
     """
+    novel_share = float((labels[problem.y == UNLABELLED] >= problem.n_old).mean())
+    sample = sample_for_rehearsals(problem, labels)
+    if sample is not None:
+        notify(f"rehearsals are on {len(sample.rows):,} of the {len(labels):,} items, a share of every class")
+        problem = _part_of(problem, sample.rows)
     hidden = with_hidden_classes(problem, times)
     if sum(len(part.asked) for part in hidden) < LEAST:
         notify("too few items are labelled to learn how often a label is right; confidences are the model's own")
@@ -168,39 +215,68 @@ def rehearse(
             notify=notify,
             world=world,
         )
-        asked, labels = part.asked, problem.y[part.asked]
+        sizes = fit.fitted.sizes if sample is None else _sizes_in_collection(fit, part, sample)
         for several, p in zip(runs, (fit.probabilities, fit.alone), strict=True):
-            several.append(judge(asked, p[asked], fit.fitted.sizes, labels, part.visible))
+            several.append(judge(part.asked, p, sizes, problem.y[part.asked], part.visible))
+    counts = np.ones(len(problem.y)) if sample is None else sample.counts
     together, alone = (
         _learnt(
             Rehearsed(*(np.concatenate(column) for column in zip(*several, strict=True))),
+            counts,
             novel_share,
             problem.random_state,
         )
         for several in runs
     )
-    return Calibrations(together, alone) if together and alone else None
+    n_items = None if sample is None else len(sample.rows)
+    return Calibrations(together, alone, n_items) if together and alone else None
 
 
-def _learnt(said: Rehearsed, novel_share: float, random_state: int) -> Calibration | None:
+def _part_of(problem: Problem, rows: NDArray[np.int64]) -> Problem:
+    """The same problem with some of its items (n,)."""
+    views, start = problem.views, problem.start
+    return problem._replace(
+        x=problem.x[rows],
+        y=problem.y[rows],
+        views=None if views is None else views.select(rows),
+        start=None if start is None else start[rows],
+    )
+
+
+def _sizes_in_collection(fit: Fit, part: Hidden, sample: Sample) -> NDArray[np.int64]:
+    """Unlabelled items in each class (K,), as many as those of the sample stand for."""
+    free = np.flatnonzero(part.y == UNLABELLED)
+    said = most_likely(fit.probabilities, free)[0]
+    return np.rint(np.bincount(said, weights=sample.counts[free], minlength=fit.fitted.k)).astype(np.int64)
+
+
+def _learnt(said: Rehearsed, counts: NDArray[np.float64], novel_share: float, random_state: int) -> Calibration | None:
     if not said.hidden.any():
         # Nothing was there to be found: what is said about novel labels would only ever be that they are wrong.
         said = Rehearsed(*(column[~said.novel] for column in said))  # type: ignore[arg-type]
-    weights = expected_weights(said.novel, said.hidden, novel_share)
+    weights = expected_weights(said.novel, said.hidden, novel_share, counts[said.items])
     return learn_calibration(
         said.confidence, said.right, said.novel, said.size, said.classes, said.items, weights, random_state
     )
 
 
-def expected_weights(novel: NDArray[np.bool_], hidden: NDArray[np.bool_], novel_share: float) -> NDArray[np.float64]:
-    """Weights (n,), of mean 1, by which items of hidden and of visible classes are as many as they are in D^u.
+def expected_weights(
+    novel: NDArray[np.bool_],
+    hidden: NDArray[np.bool_],
+    novel_share: float,
+    counts: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """Weights (n,) by which items of hidden and of visible classes are as many as they are in D^u.
+
+    Their mean is that of the `counts` (n,), how many items each stands for: 1, where no sample was drawn.
 
     How many are novel there is not known, only how many were called so. With t and f the shares of hidden and of
     visible items that were called novel, x of the items being novel makes f + x (t − f) be called so.
     """
-    n, n_hidden = len(hidden), int(hidden.sum())
-    if not 0 < n_hidden < n:
-        return np.ones(n)
-    t, f = float(novel[hidden].mean()), float(novel[~hidden].mean())
+    counts = np.ones(len(hidden)) if counts is None else counts
+    if hidden.all() or not hidden.any():
+        return counts
+    n, n_hidden = float(counts.sum()), float(counts[hidden].sum())
+    t, f = (float(np.average(novel[side], weights=counts[side])) for side in (hidden, ~hidden))
     share = float(np.clip((novel_share - f) / (t - f), 0, 1)) if t > f else novel_share
-    return np.where(hidden, share * n / n_hidden, (1 - share) * n / (n - n_hidden))
+    return counts * np.where(hidden, share * n / n_hidden, (1 - share) * n / (n - n_hidden))

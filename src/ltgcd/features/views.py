@@ -37,22 +37,23 @@ class Views(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class VectorViews:
-    """Vectors (N, D); a view zeroes a share `dropout` of the numbers and scales up the rest."""
+    """Vectors (N, D), times `scale`; a view zeroes a share `dropout` of the numbers and scales up the rest."""
 
     x: NDArray[np.float32]
     dropout: float = 0.3
+    scale: float = 1.0
 
     def __len__(self) -> int:
         return len(self.x)
 
     def test(self, rows: NDArray[np.int64]) -> torch.Tensor:
-        """Rows as they are."""
-        return torch.from_numpy(self.x[rows])
+        """Rows as they are, to scale: a scaled copy of all of them would take as much memory again."""
+        return torch.from_numpy(self.x[rows] * np.float32(self.scale))
 
     def pair(self, rows: NDArray[np.int64], mine: slice, random: np.random.RandomState) -> torch.Tensor:
         """Two drop-outs of the same rows."""
         generator = torch.Generator().manual_seed(int(random.randint(2**31)))
-        whole = torch.from_numpy(self.x[rows])
+        whole = self.test(rows)
         views = [feature_dropout(whole, self.dropout, generator)[mine] for _ in range(2)]
         return torch.cat(views)
 

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sknetwork.clustering import Louvain
 
+from ltgcd.common.tables import most_likely
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.knn import NeighbourGraph, knn_graph
 from ltgcd.graph.semi_kmeans import semi_kmeans
-from ltgcd.graph.whitening import class_means, normalise
+from ltgcd.graph.whitening import class_means, cosines
 
 Start = Literal["random", "semi-kmeans", "communities"]
 NEIGHBOURS = 10
@@ -113,7 +114,9 @@ def community_centres(
     missing = np.concatenate([np.flatnonzero(~given), np.arange(len(centres), k)])
     if not len(missing):
         return centres
-    closeness = (white @ normalise(centres[given]).T).max(axis=1, initial=-1)
+    closeness = np.full(len(white), -1, dtype=np.float32)
+    if given.any():
+        closeness = most_likely(cosines(white, centres[given]))[1]
     centres = np.concatenate([centres, np.zeros((k - len(centres), white.shape[1]), dtype=np.float32)])
     for place in missing:
         far = int(closeness.argmin())

@@ -19,6 +19,7 @@ from scipy.optimize import minimize_scalar
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.numerics import softmax
+from ltgcd.common.tables import WHOLE, Table, TopClasses
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.knn import NeighbourGraph
 
@@ -79,19 +80,24 @@ class DensityReport:
 # ---------------------------------------------------------------- density
 
 
-def connectivity(graph: NeighbourGraph, p: NDArray[np.floating], k: int = K_NEIGHBOURS) -> NDArray[np.float32]:
+def connectivity(
+    graph: NeighbourGraph, p: NDArray[np.floating] | TopClasses, k: int = K_NEIGHBOURS
+) -> NDArray[np.float32]:
     """e_ij = 2 p_i·p_j − 1 of every item and its k nearest neighbours, shape (N, k), in [-1, 1].
 
     Parameters
     ----------
     graph : NeighbourGraph
         At least `k` neighbours an item.
-    p : ndarray, shape (N, K)
-        Class probabilities; rows sum to 1.
+    p : ndarray, shape (N, K), or TopClasses
+        Class probabilities; rows sum to 1. Or the most likely classes of each item, of many.
     k : int
         Neighbours to take.
     """
-    graph, p = graph.first(k), np.asarray(p)
+    graph = graph.first(k)
+    if isinstance(p, TopClasses):
+        return _sparse_connectivity(graph, p)
+    p = np.asarray(p)
     _check_rows(graph, p, "Class probabilities")
     e = np.empty(graph.indices.shape, dtype=np.float32)
     step = max(1, BUFFER // (4 * p.shape[1] * (graph.k + 1)))
@@ -107,7 +113,18 @@ def connectivity(graph: NeighbourGraph, p: NDArray[np.floating], k: int = K_NEIG
     return e
 
 
-def density(graph: NeighbourGraph, p: NDArray[np.floating] | None = None, k: int = K_NEIGHBOURS) -> NDArray[np.float32]:
+def _sparse_connectivity(graph: NeighbourGraph, p: TopClasses) -> NDArray[np.float32]:
+    e = np.empty(graph.indices.shape, dtype=np.float32)
+    step = max(1, BUFFER // (4 * (p.k + 3 * graph.k * p.p.shape[1])))
+    for start in range(0, graph.n, step):
+        near = graph.indices[start : start + step]
+        e[start : start + step] = 2 * p.products(np.arange(start, start + len(near)), near) - 1
+    return e
+
+
+def density(
+    graph: NeighbourGraph, p: NDArray[np.floating] | TopClasses | None = None, k: int = K_NEIGHBOURS
+) -> NDArray[np.float32]:
     """Eq. 7: d_i = (1/k) Σ_j e_ij · a_ij over the k nearest neighbours of each item, shape (N,).
 
     Without `p` the affinity alone, d_i = (1/k) Σ_j a_ij. An item without neighbours (N = 1) has density 0.
@@ -116,7 +133,7 @@ def density(graph: NeighbourGraph, p: NDArray[np.floating] | None = None, k: int
     ----------
     graph : NeighbourGraph
         At least `k` neighbours an item.
-    p : ndarray, shape (N, K), optional
+    p : ndarray, shape (N, K), or TopClasses, optional
         Class probabilities; rows sum to 1.
     k : int
         Neighbours to take.
@@ -135,7 +152,7 @@ def density(graph: NeighbourGraph, p: NDArray[np.floating] | None = None, k: int
 
 def judge_classifier(
     graph: NeighbourGraph,
-    logits: NDArray[np.floating],
+    logits: Table,
     y: NDArray[np.int64],
     k: int = K_NEIGHBOURS,
     *,
@@ -153,30 +170,33 @@ def judge_classifier(
     ----------
     graph : NeighbourGraph
         Over D^l or more, at least `k` neighbours an item.
-    logits : ndarray, shape (N, K)
-        Logits of the classifier, or the logarithm of its probabilities.
+    logits : array or RowTable, shape (N, K)
+        Logits of the classifier, or the logarithm of its probabilities. Only those of labelled neighbours are read.
     y : ndarray of int64, shape (N,)
         Labels, -1 for D^u.
     k : int
         Neighbours to take.
     random_state : int
-        Seed of the draw where there are more than `MAX_PAIRS` labelled pairs.
+        Seed of the draw where there are more than `MAX_PAIRS` labelled pairs, or than a table of a few hundred MB
+        holds the logits of.
     """
-    graph = graph.first(k)
-    logits, y = np.asarray(logits), np.asarray(y)
+    graph, y = graph.first(k), np.asarray(y)
     _check_rows(graph, logits, "Logits")
     if y.shape != (graph.n,):
         raise InputError(f"There are {graph.n} items but labels of shape {y.shape}; give one for each, -1 if unknown.")
-    if np.isnan(logits.max(initial=-np.inf)) or logits.max(initial=-np.inf) == np.inf:
-        raise InputError("The logits hold NaN or infinity.")
     pairs, same = _labelled_pairs(graph, y)
     n_same, n_different = int(same.sum()), int((~same).sum())
-    if len(pairs) > MAX_PAIRS:
-        drawn = np.sort(np.random.RandomState(random_state).permutation(len(pairs))[:MAX_PAIRS])
+    most = min(MAX_PAIRS, max(MIN_PAIRS, WHOLE // (2 * logits.shape[1])))
+    if len(pairs) > most:
+        drawn = np.sort(np.random.RandomState(random_state).permutation(len(pairs))[:most])
         pairs, same = pairs[drawn], same[drawn]
+    items, place = np.unique(pairs, return_inverse=True)
+    own, pairs = logits[items], place.reshape(pairs.shape)
+    if np.isnan(own.max(initial=-np.inf)) or own.max(initial=-np.inf) == np.inf:
+        raise InputError("The logits hold NaN or infinity.")
 
     def mean_e(temperature: float) -> tuple[float | None, float | None]:
-        e = _pair_connectivity(logits, pairs, temperature)
+        e = _pair_connectivity(own, pairs, temperature)
         return (float(e[same].mean()) if same.any() else None, float(e[~same].mean()) if not same.all() else None)
 
     before = after = mean_e(1.0)
@@ -186,7 +206,7 @@ def judge_classifier(
         if before[0] >= 0:
             form = "classifier"
         else:
-            best = _best_temperature(logits, pairs, same)
+            best = _best_temperature(own, pairs, same)
             after = mean_e(best)
             if after[0] is not None and after[0] > max(0.0, -1.0 if after[1] is None else after[1]):
                 form, temperature = "calibrated", best
@@ -229,9 +249,10 @@ def _best_temperature(logits: NDArray[np.floating], pairs: NDArray[np.int64], sa
     return float(np.exp(refined.x if refined.fun < score(grid[best]) else grid[best]))
 
 
-def _check_rows(graph: NeighbourGraph, table: NDArray[np.floating], name: str) -> None:
-    if table.ndim != 2 or len(table) != graph.n or table.shape[1] == 0 or table.dtype.kind != "f":
+def _check_rows(graph: NeighbourGraph, table: Table, name: str) -> None:
+    kind = table.dtype.kind if isinstance(table, np.ndarray) else "f"
+    if len(table.shape) != 2 or table.shape[0] != graph.n or table.shape[1] == 0 or kind != "f":
         raise InputError(
-            f"{name} must be a table of numbers with a row for each of the {graph.n} items, "
-            f"but have shape {table.shape} and type {table.dtype}."
+            f"{name} must be a table of decimal numbers with a row for each of the {graph.n} items, "
+            f"but have shape {table.shape}."
         )

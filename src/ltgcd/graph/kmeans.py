@@ -11,9 +11,9 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from ltgcd.common.numerics import softmax
+from ltgcd.common.tables import at_columns, probabilities
 from ltgcd.data.collection import UNLABELLED
-from ltgcd.graph.whitening import normalise
+from ltgcd.graph.whitening import cosines, normalise
 
 TEMPERATURE = 0.1  # of the softmax over cosines that turns centres into a confidence; SimGCD's τ_s
 
@@ -77,7 +77,7 @@ def fit(x: NDArray[np.floating], y: NDArray[np.int64], n_old: int, k: int, rando
     model = cluster(unit[y == UNLABELLED], k, random_state)
     clusters = model.predict(unit).astype(np.int64)
     numbers = number_clusters(clusters, y, len(model.cluster_centers_), n_old, k)
-    p = softmax(unit @ normalise(model.cluster_centers_).T, TEMPERATURE)
+    own = at_columns(probabilities(cosines(unit, model.cluster_centers_), TEMPERATURE), clusters)
     centres = np.zeros((k, unit.shape[1]), dtype=np.float32)
     centres[numbers] = model.cluster_centers_
-    return Assignment(numbers[clusters], p[np.arange(len(p)), clusters], centres)
+    return Assignment(numbers[clusters], own, centres)

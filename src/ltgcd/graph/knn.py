@@ -13,6 +13,7 @@ A partitioned graph keeps these rules among what it found.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import faiss
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.progress import progress
 
 DUPLICATE = 1.0 - 1e-6  # similarity from which two rows count as the same
 SPARE = 8  # candidates beyond k that the float32 search keeps
@@ -162,7 +164,13 @@ def _searched_whole(
 
 def _all_pairs(x: NDArray[np.float32], queries: NDArray[np.float32], n: int) -> _Candidates:
     """The n rows of x with the greatest product with each query: columns and products, falling, each (Q, n)."""
-    products, columns = faiss.knn(queries, x, n, metric=faiss.METRIC_INNER_PRODUCT)
+    if len(queries) <= QUERIES:
+        products, columns = faiss.knn(queries, x, n, metric=faiss.METRIC_INNER_PRODUCT)
+        return columns, products
+    columns, products = np.empty((len(queries), n), dtype=np.int64), np.empty((len(queries), n), dtype=np.float32)
+    for top in _told(len(queries)):
+        part = slice(top, top + QUERIES)
+        products[part], columns[part] = faiss.knn(queries[part], x, n, metric=faiss.METRIC_INNER_PRODUCT)
     return columns, products
 
 
@@ -212,7 +220,7 @@ def _search_cells(
     order, sizes = np.argsort(cell, kind="stable"), np.bincount(cell, minlength=len(centres))
     by_cell, ends = unit[order], np.cumsum(sizes)
     columns, products = np.empty((len(unit), n), dtype=np.int64), np.empty((len(unit), n), dtype=np.float32)
-    for top in range(0, len(unit), QUERIES):
+    for top in _told(len(unit)):
         queries = unit[top : top + QUERIES]
         best = faiss.ResultHeap(len(queries), n, keep_max=True)
         visited = _all_pairs(centres, queries, probes)[0].ravel()
@@ -228,6 +236,14 @@ def _search_cells(
         best.finalize()
         columns[top : top + QUERIES], products[top : top + QUERIES] = best.I, best.D
     return columns, products
+
+
+def _told(n: int) -> Iterator[int]:
+    """Where each block of `QUERIES` of n rows begins; how far it is, is shown."""
+    with progress("searching neighbours", n) as advance:
+        for top in range(0, n, QUERIES):
+            yield top
+            advance(min(QUERIES, n - top))
 
 
 # ---------------------------------------------------------------- graph

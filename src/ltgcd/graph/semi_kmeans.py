@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ltgcd.common.errors import InputError
-from ltgcd.common.numerics import softmax
+from ltgcd.common.tables import at_columns, probabilities
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.kmeans import TEMPERATURE, Assignment
-from ltgcd.graph.whitening import class_means, fit_whitening, normalise
+from ltgcd.graph.whitening import class_means, cosines, fit_whitening
 
 ROWS = 1024  # of the unlabelled items in one matrix product
 COLUMNS = 4096  # centres of all restarts in one; more restarts than that holds run in groups
@@ -332,7 +332,8 @@ def semi_kmeans(
         raise InputError(f"n_init and max_iter must be 1 or more, but are {n_init} and {max_iter}.")
     mean = x.mean(axis=0, dtype=np.float64).astype(np.float32)  # distances of centred rows lose less to rounding
     labelled = y != UNLABELLED
-    u = (x[~labelled] - mean).astype(np.float32, copy=False)
+    u = x[~labelled]
+    u = np.subtract(u, mean, out=u if u.dtype == np.float32 else None).astype(np.float32, copy=False)
     means, counts = class_means((x[labelled] - mean).astype(np.float32, copy=False), y[labelled], k)
     seeded = counts == 0
     draws = np.random.RandomState(random_state).rand(1 if init is not None else n_init, int(seeded.sum()))
@@ -365,5 +366,5 @@ def fit(x: NDArray[np.floating], y: NDArray[np.int64], n_old: int, k: int, rando
     """
     unit = fit_whitening(x, y, n_old).transform(x)
     found = semi_kmeans(unit, y, n_old, k, random_state=random_state)
-    p = softmax(unit @ normalise(found.centres).T, TEMPERATURE)
-    return Assignment(found.labels, p[np.arange(len(p)), found.labels], found.centres)
+    own = at_columns(probabilities(cosines(unit, found.centres), TEMPERATURE), found.labels)
+    return Assignment(found.labels, own, found.centres)

@@ -13,19 +13,30 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.decomposition import PCA
 
+from ltgcd.common.tables import RowTable
 from ltgcd.data.collection import UNLABELLED
 
 DIMENSIONS = 256
 SHRINKAGE = 0.2  # of the covariance towards its trace
+ROWS = 2**17  # of a block: all that a temporary copy is ever made of
 LONGEST = 10.0  # times the median length of a row, above which its length is taken for an error
 
 
 def normalise(x: NDArray[np.floating]) -> NDArray[np.float32]:
     """Rows of unit length; a zero row stays zero."""
     x = np.asarray(x, dtype=np.float32)
-    norm = np.linalg.norm(x, axis=1, keepdims=True)
-    unit: NDArray[np.float32] = np.divide(x, norm, out=np.zeros_like(x), where=norm > 0)
+    unit = np.zeros_like(x)
+    for start in range(0, len(x), ROWS):
+        rows = x[start : start + ROWS]
+        norm = np.linalg.norm(rows, axis=1, keepdims=True)
+        np.divide(rows, norm, out=unit[start : start + ROWS], where=norm > 0)
     return unit
+
+
+def cosines(unit: NDArray[np.float32], centres: NDArray[np.floating]) -> RowTable:
+    """Cosines (N, C) of unit rows (N, d) to centres (C, d) of any length, block by block."""
+    directions = normalise(centres).T
+    return RowTable((len(unit), len(centres)), lambda rows: unit[rows] @ directions)
 
 
 def without_long_rows(x: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -61,7 +72,11 @@ class Whitening:
 
     def transform(self, x: NDArray[np.floating]) -> NDArray[np.float32]:
         """Whitened rows (N, d) of unit length."""
-        return normalise((np.asarray(x, dtype=np.float32) - self.mean) @ self.matrix)
+        white = np.empty((len(x), self.matrix.shape[1]), dtype=np.float32)
+        for start in range(0, len(x), ROWS):
+            rows = np.asarray(x[start : start + ROWS], dtype=np.float32)
+            white[start : start + ROWS] = normalise((rows - self.mean) @ self.matrix)
+        return white
 
 
 def fit_whitening(
@@ -70,15 +85,20 @@ def fit_whitening(
     """Fit the whitening of features (N, D) with labels y (N,), -1 for unlabelled."""
     x = without_long_rows(x)
     pca = _pca(x, dimensions)
-    z = pca.transform(x).astype(np.float32)
-    root = _root(z, y, n_classes)
+    # Only labelled rows have a say, and only they are kept.
+    labelled = y != UNLABELLED
+    scores = [
+        pca.transform(x[start : start + ROWS])[labelled[start : start + ROWS]] for start in range(0, len(x), ROWS)
+    ]
+    root = _root(np.concatenate(scores).astype(np.float32, copy=False), y[labelled], n_classes)
     matrix = pca.components_.T if root is None else pca.components_.T @ root
     return Whitening(pca.mean_.astype(np.float32), matrix.astype(np.float32))
 
 
 def principal_components(x: NDArray[np.floating], dimensions: int = DIMENSIONS) -> NDArray[np.float32]:
     """Centred scores (N, d) on the first d = min(dimensions, D, N/4) principal components; no labels."""
-    scores: NDArray[np.float32] = _pca(x, dimensions).transform(np.asarray(x, dtype=np.float32)).astype(np.float32)
+    x = np.asarray(x, dtype=np.float32)
+    scores: NDArray[np.float32] = _pca(x, dimensions).transform(x).astype(np.float32, copy=False)
     return scores
 
 
@@ -94,10 +114,16 @@ def class_means(
     z: NDArray[np.float32], y: NDArray[np.int64], n_classes: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Means (n_classes, d) of the labelled rows of each class, zero for a class without any, and the class sizes."""
-    rows = np.flatnonzero(y != UNLABELLED)
-    counts = np.bincount(y[rows], minlength=n_classes).astype(np.int64)
-    member = sparse.csr_array((np.ones(len(rows)), (y[rows], rows)), shape=(n_classes, len(y)))
-    return ((member @ z) / np.maximum(counts, 1)[:, None]).astype(np.float32), counts
+    counts, sums = np.zeros(n_classes, dtype=np.int64), np.zeros((n_classes, z.shape[1]))
+    for start in range(0, len(z), ROWS):  # the product takes a copy of the rows in float64
+        part = y[start : start + ROWS]
+        rows = np.flatnonzero(part != UNLABELLED)
+        counts += np.bincount(part[rows], minlength=n_classes)
+        sums += (
+            sparse.csr_array((np.ones(len(rows)), (part[rows], rows)), shape=(n_classes, len(part)))
+            @ (z[start : start + ROWS])
+        )
+    return (sums / np.maximum(counts, 1)[:, None]).astype(np.float32), counts
 
 
 def within_class_whitening(z: NDArray[np.float32], y: NDArray[np.int64], n_classes: int) -> NDArray[np.float32]:

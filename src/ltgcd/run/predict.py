@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ltgcd.common.checksums import write_parquet
 from ltgcd.common.errors import InputError
 from ltgcd.common.outputs import check_output, output_path, sealed_table
+from ltgcd.common.tables import most_likely
 from ltgcd.data.collection import UNLABELLED, Source
 from ltgcd.data.items import Vectors
 from ltgcd.discovery.classes import Classes, classes_of, table_of
@@ -71,9 +72,8 @@ def _predict(
     if not isinstance(source.collection.items, Vectors):
         done = embed_new(run, source, out.with_name(f"{out.stem}.features"), model, weights, notify)
         source, store, skipped = done.source, done.store, done.skipped
-    p = model.fitted.predict(model_views(run, source, store, model))
-    labels = p.argmax(axis=1).astype(np.int64)
-    confidence, unsure = model.fitted.judged(p.max(axis=1), labels)
+    labels, largest = most_likely(model.fitted.table(model_views(run, source, store, model)))
+    confidence, unsure = model.fitted.judged(largest, labels)
     table = table_of(source.collection.ids, model.codes[labels], confidence, unsure, model.classes, {})
     with output_path(out, "predictions") as temporary:
         write_parquet(temporary, sealed_table(table, "predictions"))

@@ -166,6 +166,7 @@ def calibration_note(found: Discovery) -> dict[str, float | None]:
     return {
         "calibration_error": round(learnt.error, 4) if learnt else None,
         "calibration_chance": round(learnt.chance, 4) if learnt else None,
+        **({"rehearsed_on": sample} if (sample := found.calibrations.sample if found.calibrations else None) else {}),
     }
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ltgcd.common.errors import InputError
-from ltgcd.common.numerics import softmax
+from ltgcd.common.tables import RowTable, Table, most_likely, probabilities
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.engine.threads import torch_threads
 from ltgcd.features.backbones.embeddings import ResidualAdapter
@@ -28,7 +28,7 @@ from ltgcd.training.heads import Classifier, Head
 from ltgcd.training.loop import Snapshot, Watch, fit, unwatched
 from ltgcd.training.method import Method
 from ltgcd.training.methods import get_method
-from ltgcd.training.model import FittedModel, Model, Standardise, own_random_numbers
+from ltgcd.training.model import FittedModel, Model, Standardise, head_outputs, own_random_numbers
 from ltgcd.training.problem import Problem
 from ltgcd.training.schedule import check_schedule
 from ltgcd.training.smoothing import adjusted, class_prior, smoothed
@@ -46,9 +46,9 @@ class Fit(NamedTuple):
         For new items too.
     features : ndarray, shape (N, D)
         Of the test views.
-    probabilities : ndarray, shape (N, K)
-        Smoothed over neighbours, where the experiment says so.
-    alone : ndarray, shape (N, K)
+    probabilities : RowTable, shape (N, K)
+        Smoothed over neighbours, where the experiment says so; computed block by block, when they are asked for.
+    alone : RowTable, shape (N, K)
         What `fitted` says about each item by itself, as it would about a new one.
     order : ndarray of int64, shape (K,)
         Which class of the start each one is: the novel ones are numbered by falling size.
@@ -56,8 +56,8 @@ class Fit(NamedTuple):
 
     fitted: FittedModel
     features: NDArray[np.float32]
-    probabilities: NDArray[np.float32]
-    alone: NDArray[np.float32]
+    probabilities: RowTable
+    alone: RowTable
     order: NDArray[np.int64]
 
 
@@ -116,7 +116,7 @@ def fit_model(
             adapter = ResidualAdapter(white.shape[1])
             model = Model(nn.Sequential(fixed, adapter), head)
             trained = Model(adapter, head)
-            views = VectorViews(white * np.float32(np.sqrt(white.shape[1])), experiment.dropout)
+            views = VectorViews(white, experiment.dropout, scale=float(np.float32(np.sqrt(white.shape[1]))))
         snapshot = fit(
             trained,
             objective,
@@ -143,19 +143,20 @@ def _finished(
     problem: Problem, experiment: Experiment, model: Model, classifier: Classifier, snapshot: Snapshot
 ) -> Fit:
     """Smooth and adjust the probabilities, and number the novel classes by falling size."""
-    unlabelled = problem.y == UNLABELLED
-    p = alone = softmax(_logits(classifier, snapshot), classifier.temperature)
+    unlabelled = np.flatnonzero(problem.y == UNLABELLED)
+    p = alone = probabilities(_logits(classifier, snapshot), classifier.temperature)
     if experiment.smoothing:
         p = smoothed(p, knn_graph(snapshot.features, SMOOTHING_NEIGHBOURS), problem.y, experiment.smoothing)
-    prior = class_prior(p[unlabelled])
-    p, alone = (adjusted(each, prior, experiment.adjustment) for each in (p, alone))
-    sizes = np.bincount(p[unlabelled].argmax(axis=1), minlength=problem.k)
+    prior = class_prior(p, unlabelled)
+    p, alone = (each.map(lambda block: adjusted(block, prior, experiment.adjustment)) for each in (p, alone))
+    sizes = np.bincount(most_likely(p, unlabelled)[0], minlength=problem.k)
     order = by_size(sizes, problem.n_old)
     classifier.reorder(torch.from_numpy(order))
     fitted = FittedModel(
         model, problem.n_old, problem.k, prior[order], sizes[order], experiment.adjustment, classifier.temperature
     )
-    return Fit(fitted, snapshot.features, p[:, order], alone[:, order], order)
+    p, alone = (each.map(lambda block: block[:, order]) for each in (p, alone))
+    return Fit(fitted, snapshot.features, p, alone, order)
 
 
 def by_size(sizes: NDArray[np.int64], n_old: int) -> NDArray[np.int64]:
@@ -163,13 +164,11 @@ def by_size(sizes: NDArray[np.int64], n_old: int) -> NDArray[np.int64]:
     return np.concatenate([np.arange(n_old), n_old + np.argsort(-sizes[n_old:], kind="stable")])
 
 
-def _logits(classifier: Classifier, snapshot: Snapshot) -> NDArray[np.float32]:
+def _logits(classifier: Classifier, snapshot: Snapshot) -> Table:
     """What the classifier says about the items of the snapshot; most say it there already."""
     if "logits" in snapshot.outputs:
         return snapshot.outputs["logits"]
-    with torch.no_grad():
-        logits: NDArray[np.float32] = classifier(torch.from_numpy(snapshot.features))["logits"].numpy()
-    return logits
+    return head_outputs(classifier, snapshot.features, torch.device("cpu"))["logits"]
 
 
 def check_experiment(experiment: Experiment, n_processes: int = 1, *, keeps: bool) -> Method:

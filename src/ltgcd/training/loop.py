@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
@@ -20,13 +20,18 @@ from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.progress import progress
+from ltgcd.common.tables import Table
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.features.backbones.engines import half_precision
 from ltgcd.features.views import Views
 from ltgcd.training.checkpoints import Checkpoints
 from ltgcd.training.distributed import World
-from ltgcd.training.model import Model, precision, predict
+from ltgcd.training.model import Model, features_of, head_outputs, precision, predict
 from ltgcd.training.schedule import Schedule, check_schedule, cosine, make_optimiser
+
+# Items that an epoch draws at most. They are drawn with replacement, so that an epoch is no more than the time between
+# two selections, and an adapter with its prototypes has long settled after ten times as many.
+EPOCH_ITEMS = 2**17
 
 
 class Batch(NamedTuple):
@@ -38,10 +43,10 @@ class Batch(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """Test view of all items: features h (N, D) and outputs of the head by name (N, …)."""
+    """Test view of all items: features h (N, D), and outputs of the head by name (N, …), to be asked for in blocks."""
 
     features: NDArray[np.float32]
-    outputs: dict[str, NDArray[np.float32]]
+    outputs: Mapping[str, Table]
 
 
 class Plan(NamedTuple):
@@ -129,7 +134,7 @@ def fit(
     # Small gradients vanish in float16 unless they are scaled; elsewhere the scaler does nothing.
     scaler = torch.amp.GradScaler(device.type, enabled=half_precision(device) is torch.float16)
     labelled = np.flatnonzero(y != UNLABELLED)
-    steps = max(1, len(y) // schedule.batch_size)
+    steps = max(1, min(len(y), EPOCH_ITEMS) // schedule.batch_size)
     start = checkpoints.load(model, optimiser, notify) if checkpoints else 0
 
     def take_snapshot() -> Snapshot:
@@ -238,14 +243,12 @@ def _forward(model: Model, pair: torch.Tensor, world: World) -> tuple[torch.Tens
 
 
 def snapshot(model: Model, views: Views, world: World, device: torch.device) -> Snapshot:
-    """Features and outputs of every item in its test view; the processes share the work."""
+    """Features of every item in its test view; the processes share the work, but for the outputs of the head."""
     n = len(views)
     mine = world.share(n)
-    features, outputs = predict(model, views, np.arange(mine.start, mine.stop), device)
-    return Snapshot(
-        world.gather_rows(features, n).numpy(),
-        {name: world.gather_rows(output, n).numpy() for name, output in outputs.items()},
-    )
+    features = features_of(model, views, np.arange(mine.start, mine.stop), device)
+    gathered: NDArray[np.float32] = world.gather_rows(features, n).numpy()
+    return Snapshot(gathered, head_outputs(model.head, gathered, device))
 
 
 def held_out_accuracy(model: Model, views: Views, held_out: NDArray[np.int64], device: torch.device) -> float | None:

@@ -7,7 +7,9 @@ and `FittedModel.from_state` makes the same model of it again.
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -19,6 +21,7 @@ from torch import nn
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.numerics import softmax
+from ltgcd.common.tables import Rows, RowTable
 from ltgcd.features.backbones.embeddings import ResidualAdapter
 from ltgcd.features.backbones.engines import filled_up, half_precision
 from ltgcd.features.views import Views
@@ -73,14 +76,18 @@ class Model(nn.Module):
 
     def forward(self, activations: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
         """Map (R, *shape) to features (R, D) and outputs of the head."""
+        features = self.features(activations)
+        return features, self.head(features)
+
+    def features(self, activations: torch.Tensor) -> torch.Tensor:
+        """Map (R, *shape) to features (R, D)."""
         if activations.ndim > 2 and activations.device.type == "cpu":
             # Maps of more rows than this fall out of the cache, and a tail of convolutions takes twice as long.
             # Without a gradient nothing is kept, and twice as many fit.
             n = CPU_ROWS if torch.is_grad_enabled() else TEST_BATCH
-            features = torch.cat([self.tail(rows) for rows in torch.split(activations, n)])
-        else:
-            features = self.tail(activations)
-        return features, self.head(features)
+            return torch.cat([self.tail(rows) for rows in torch.split(activations, n)])
+        features: torch.Tensor = self.tail(activations)
+        return features
 
 
 def precision(device: torch.device) -> contextlib.AbstractContextManager[Any]:
@@ -91,16 +98,58 @@ def precision(device: torch.device) -> contextlib.AbstractContextManager[Any]:
 
 def predict(model: Model, views: Views, rows: NDArray[np.int64], device: torch.device) -> tuple[torch.Tensor, Tensors]:
     """Features and outputs of some items in their test view, on the CPU, without a gradient."""
-    parts: list[tuple[torch.Tensor, Tensors]] = []
+
+    def compute(batch: torch.Tensor) -> Tensors:
+        features, outputs = model(batch)
+        return {"": features, **outputs}
+
+    found = _in_batches(compute, views.test, rows, device)
+    return found.pop(""), found
+
+
+def features_of(model: Model, views: Views, rows: NDArray[np.int64], device: torch.device) -> torch.Tensor:
+    """Features (n, D) of some items in their test view, on the CPU, without a gradient."""
+    return _in_batches(lambda batch: {"": model.features(batch)}, views.test, rows, device)[""]
+
+
+def head_outputs(head: nn.Module, features: NDArray[np.float32], device: torch.device) -> dict[str, RowTable]:
+    """What a head says about items of these features (N, D), by name; computed when it is asked for.
+
+    The head is copied: what it learns or becomes later changes nothing.
+    """
+    head = copy.deepcopy(head).to(device).eval()
+
+    def output(name: str, rows: Rows) -> NDArray[np.float32]:
+        some = torch.from_numpy(features[rows])
+        said = _in_batches(lambda batch: {name: head(batch)[name]}, some.__getitem__, np.arange(len(some)), device)
+        table: NDArray[np.float32] = said[name].numpy()
+        return table
+
+    with torch.no_grad():
+        examples = head(torch.zeros(1, features.shape[1], device=device))
+    return {
+        name: RowTable((len(features), example.shape[1]), functools.partial(output, name))
+        for name, example in examples.items()
+    }
+
+
+def _in_batches(
+    compute: Callable[[torch.Tensor], Tensors],
+    read: Callable[[NDArray[np.int64]], torch.Tensor],
+    rows: NDArray[np.int64],
+    device: torch.device,
+) -> Tensors:
+    """What is computed of some rows (n,), by name, each (n, …), on the CPU and without a gradient."""
+    out: Tensors = {}
     with torch.no_grad(), precision(device):
         for start in range(0, max(len(rows), 1), TEST_BATCH):
-            batch = views.test(rows[start : start + TEST_BATCH])
+            batch = read(rows[start : start + TEST_BATCH])
             n = len(batch)
             # Full batches: what is said about an item shall not depend on how many others are asked about.
-            features, outputs = model(filled_up(batch, TEST_BATCH).to(device))
-            parts.append((features[:n].float().cpu(), {name: o[:n].float().cpu() for name, o in outputs.items()}))
-    names = parts[0][1]
-    return torch.cat([f for f, _ in parts]), {name: torch.cat([o[name] for _, o in parts]) for name in names}
+            for name, values in compute(filled_up(batch, TEST_BATCH).to(device)).items():
+                whole = out.setdefault(name, torch.empty(len(rows), *values.shape[1:]))
+                whole[start : start + n] = values[:n].float().cpu()
+    return out
 
 
 @contextlib.contextmanager
@@ -153,8 +202,16 @@ class FittedModel:
 
     def predict(self, views: Views) -> NDArray[np.float32]:
         """Class probabilities (n, K) of new items in their test view."""
-        _, outputs = predict(self.model, views, np.arange(len(views)), torch.device("cpu"))
-        return self.probabilities(outputs["logits"].numpy())
+        return self.table(views)[slice(0, len(views))]
+
+    def table(self, views: Views) -> RowTable:
+        """The same, block by block: a table of all of many items by all of many classes does not fit into memory."""
+
+        def compute(rows: Rows) -> NDArray[np.float32]:
+            _, outputs = predict(self.model, views, np.arange(len(views))[rows], torch.device("cpu"))
+            return self.probabilities(outputs["logits"].numpy())
+
+        return RowTable((len(views), self.k), compute)
 
     def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
         """Class probabilities (n, K) of items with these logits."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ltgcd.common.numerics import softmax
 from ltgcd.common.settings import check_fields
+from ltgcd.common.tables import Rows, RowTable, Table, keep_most_likely, most_likely, probabilities
 from ltgcd.data.collection import UNLABELLED, imbalance_factor
 from ltgcd.graph.density import density, judge_classifier
 from ltgcd.graph.knn import NeighbourGraph, knn_graph
@@ -27,6 +28,7 @@ Crest = Literal["off", "quota", "threshold", "threshold-scaled"]
 Sets = Literal["both", "confident", "dense", "all"]
 GraphOf = Literal["epoch", "start"]
 THRESHOLD_FLOOR = 0.5  # of CReST's thresholds by quantile
+JUDGES = 32_768  # labelled items that judge the classifier, of more: 20,000 pairs of them are looked at
 
 
 @dataclass(frozen=True)
@@ -106,11 +108,12 @@ class Graphs(NamedTuple):
     """Neighbours that the density needs: those of the pool, and those of D^l among itself.
 
     Labelled neighbours judge the classifier; the graph of D^u has none, so they get one of their own, where the density
-    is calibrated and anything is labelled.
+    is calibrated and anything is labelled. `judges` are its rows: all of D^l, or `JUDGES` of them.
     """
 
     pool: NeighbourGraph
     labelled: NeighbourGraph | None
+    judges: NDArray[np.int64]
 
 
 class UsedDensity(NamedTuple):
@@ -176,7 +179,7 @@ class Selection:
 
 def select(
     features: NDArray[np.floating],
-    logits: NDArray[np.floating],
+    logits: Table,
     y: NDArray[np.int64],
     temperature: float,
     config: SelectionConfig,
@@ -188,7 +191,7 @@ def select(
     ----------
     features : ndarray, shape (N, D)
         h of D^l ∪ D^u, test view.
-    logits : ndarray, shape (N, K)
+    logits : array or RowTable, shape (N, K)
         Cosines to the prototypes.
     y : ndarray of int64, shape (N,)
         Labels, -1 for D^u.
@@ -200,18 +203,18 @@ def select(
         `neighbour_graphs` of other features of the same items; by default those of `features` are made.
     """
     unlabelled = y == UNLABELLED
-    p = softmax(logits, temperature)
-    sure, pseudo = p.max(axis=1), p.argmax(axis=1).astype(np.int64)
+    n_classes = logits.shape[1]
+    pseudo, sure = most_likely(probabilities(logits, temperature))
     confident = unlabelled & (sure >= config.confidence)
     if config.crest != "off":
-        confident = crest_confident(sure, pseudo, unlabelled, p.shape[1], config)
+        confident = crest_confident(sure, pseudo, unlabelled, n_classes, config)
     dense, used = np.zeros(len(y), dtype=bool), UsedDensity("none", temperature)
     if config.sets in ("both", "dense") and unlabelled.any():
         graphs = graphs or neighbour_graphs(FeatureGraph(features), y, config)
-        dense, used = dense_items(graphs, logits, p, y, temperature, config)
+        dense, used = dense_items(graphs, logits, y, temperature, config)
     chosen = {"both": confident | dense, "confident": confident, "dense": dense, "all": unlabelled}[config.sets]
     chosen = _filled(chosen, sure, unlabelled, config.floor)
-    counts = np.bincount(pseudo[chosen], minlength=p.shape[1])
+    counts = np.bincount(pseudo[chosen], minlength=n_classes)
     return Selection(chosen, confident, dense, pseudo, prior(counts, config), used.form, used.why)
 
 
@@ -224,8 +227,11 @@ def neighbour_graphs(whole: FeatureGraph, y: NDArray[np.int64], config: Selectio
     labelled, unlabelled = np.flatnonzero(y != UNLABELLED), np.flatnonzero(y == UNLABELLED)
     k = max(config.k, config.k_s)
     pool = whole.nearest(k) if config.pool == "all" else knn_graph(whole.features[unlabelled], k)
+    judges = labelled
+    if len(labelled) > JUDGES:
+        judges = np.sort(np.random.RandomState(0).permutation(labelled)[:JUDGES])
     judging = config.density == "calibrated" and len(labelled) > 0
-    return Graphs(pool, knn_graph(whole.features[labelled], config.k) if judging else None)
+    return Graphs(pool, knn_graph(whole.features[judges], config.k) if judging else None, judges)
 
 
 def _pool(y: NDArray[np.int64], config: SelectionConfig) -> NDArray[np.int64]:
@@ -234,8 +240,7 @@ def _pool(y: NDArray[np.int64], config: SelectionConfig) -> NDArray[np.int64]:
 
 def dense_items(
     graphs: Graphs,
-    logits: NDArray[np.floating],
-    p: NDArray[np.float32],
+    logits: Table,
     y: NDArray[np.int64],
     temperature: float,
     config: SelectionConfig,
@@ -245,12 +250,12 @@ def dense_items(
     rows, graph = _pool(y, config), graphs.pool
     used = UsedDensity(config.density, temperature)
     if config.density == "calibrated":
-        used = calibrated(graphs.labelled, logits, y, temperature, config.k)
+        used = calibrated(graphs, logits, y, temperature, config.k)
     if used.form == "affinity":
         d = density(graph, None, config.k)
     else:
-        own = p if used.form == "classifier" else softmax(logits, used.temperature)
-        d = density(graph, own[rows], config.k)
+        own = temperature if used.form == "classifier" else used.temperature
+        d = density(graph, keep_most_likely(probabilities(logits, own), rows), config.k)
     peaks = find_peaks(d, graph, config.k, config.peak_test, unlabelled[rows])
     if config.suppress and len(peaks):
         overlaps = iou_k(graph, peaks, config.k_s, iou_threshold(config.lam, config.overlap))
@@ -260,14 +265,16 @@ def dense_items(
     return dense, used
 
 
-def calibrated(
-    graph: NeighbourGraph | None, logits: NDArray[np.floating], y: NDArray[np.int64], temperature: float, k: int
-) -> UsedDensity:
+def calibrated(graphs: Graphs, logits: Table, y: NDArray[np.int64], temperature: float, k: int) -> UsedDensity:
     """The density that labelled neighbours agree with."""
-    if graph is None:
+    if graphs.labelled is None:
         return UsedDensity("affinity", temperature, "the density uses the mean cosine alone: no item is labelled")
-    labelled = np.flatnonzero(y != UNLABELLED)
-    report = judge_classifier(graph, logits[labelled] / temperature, y[labelled], k)
+    judges = graphs.judges
+
+    def judged(rows: Rows) -> NDArray[np.floating]:
+        return np.asarray(logits[judges[rows]] / temperature)
+
+    report = judge_classifier(graphs.labelled, RowTable((len(judges), logits.shape[1]), judged), y[judges], k)
     why = "" if report.form == "classifier" else report.sentence
     return UsedDensity(report.form, temperature * report.temperature, why)
 

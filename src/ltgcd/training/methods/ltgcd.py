@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from ltgcd.common.settings import check_fields
+from ltgcd.common.tables import Table
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.training import losses
 from ltgcd.training.config import Experiment, Preset, Regime, changed, cpu_schedule
@@ -98,7 +99,7 @@ class LTGCD:
         self.config, self.y, self.random_state = config, y, random_state
         self.unlabelled = np.flatnonzero(y == UNLABELLED)
         self.prior: torch.Tensor | None = None
-        self.teacher: torch.Tensor | None = None
+        self.teacher: Table | None = None
         self.near: torch.Tensor | None = None
         if config.neighbour_weight:
             self.near = torch.from_numpy(start.nearest(config.neighbours).indices)
@@ -116,7 +117,7 @@ class LTGCD:
         features, outputs = snapshot()
         tau = losses.teacher_temperature(done, self.config.base.teacher_warmup)
         if self.near is not None:
-            self.teacher = torch.softmax(torch.from_numpy(outputs["logits"]) / tau, dim=1)
+            self.teacher, self.tau = outputs["logits"], tau
             self.random = torch.Generator().manual_seed(self.random_state * 100_003 + round(1e4 * done))
         if not selecting:
             return Plan(self.unlabelled, {})
@@ -138,7 +139,8 @@ class LTGCD:
         if self.near is not None and self.teacher is not None:
             rows = batch.rows.cpu()
             column = torch.randint(self.near.shape[1], (len(rows),), generator=self.random)
-            target = self.teacher[self.near[rows, column]].repeat(2, 1).to(logits.device)
+            cosines = torch.from_numpy(self.teacher[self.near[rows, column].numpy()])
+            target = torch.softmax(cosines / self.tau, dim=1).repeat(2, 1).to(logits.device)
             terms["neighbour"] = config.neighbour_weight * losses.soft_cross_entropy(target, logits)
         return terms
 

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
-from ltgcd.common.numerics import softmax
 from ltgcd.common.settings import check_fields
+from ltgcd.common.tables import Table, most_likely, probabilities
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.training import losses
 from ltgcd.training.config import Experiment, Preset, Regime, cpu_schedule
@@ -50,11 +50,11 @@ class ORCAConfig:
         check_fields(self, "ORCA", largest_margin=(0, np.inf), entropy_weight=(0, np.inf), pair_weight=(0, np.inf))
 
 
-def uncertainty(logits: NDArray[np.floating]) -> float:
-    """1 − mean of the largest probability of items with cosines (n, K), the u of the margin; 0 of none."""
-    if not len(logits):
+def uncertainty(logits: Table, rows: NDArray[np.int64] | None = None) -> float:
+    """1 − mean of the largest probability of items with cosines (N, K), or of some: u of the margin; 0 of none."""
+    if not (logits.shape[0] if rows is None else len(rows)):
         return 0.0
-    return 1 - float(softmax(logits, TAU_STUDENT).max(axis=1).mean())
+    return 1 - float(most_likely(probabilities(logits, TAU_STUDENT), rows)[1].mean())
 
 
 def margin_cross_entropy(logits: torch.Tensor, y: torch.Tensor, margin: float) -> torch.Tensor:
@@ -113,7 +113,7 @@ class ORCA:
 
     def plan(self, done: float, snapshot: Callable[[], Snapshot]) -> Plan:
         """The margin is the uncertainty about D^u as the epoch begins; all of D^u is drawn from."""
-        unsure = uncertainty(snapshot().outputs["logits"][self.unlabelled])
+        unsure = uncertainty(snapshot().outputs["logits"], self.unlabelled)
         self.margin = min(unsure, self.config.largest_margin)
         self.random = torch.Generator().manual_seed(self.random_state * 100_003 + round(1e4 * done))
         return Plan(self.unlabelled, {"uncertainty": round(unsure, 4)})

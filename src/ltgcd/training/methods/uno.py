@@ -22,8 +22,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from ltgcd.common.errors import InputError
-from ltgcd.common.numerics import softmax
 from ltgcd.common.settings import check_fields
+from ltgcd.common.tables import probabilities
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.training.config import Experiment, Preset, Regime, cpu_schedule
 from ltgcd.training.feature_graph import FeatureGraph
@@ -200,7 +200,7 @@ class UNO:
     def plan(self, done: float, snapshot: Callable[[], Snapshot]) -> Plan:
         """All of D^u; the losses of the heads start from zero, and the prior is estimated, from the second epoch on."""
         if self.config.sinkhorn_prior == "estimated" and done > 0:
-            p = class_prior(softmax(snapshot().outputs["logits"][self.unlabelled], TAU_STUDENT))
+            p = class_prior(probabilities(snapshot().outputs["logits"], TAU_STUDENT), self.unlabelled)
             self.prior = torch.from_numpy((1 - SMOOTHING) * p + SMOOTHING / len(p)).float()
         self.head.epoch_loss.zero_()
         return Plan(self.unlabelled, {})
