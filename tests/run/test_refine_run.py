@@ -6,6 +6,8 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -18,7 +20,7 @@ from ltgcd.run.check import check_run
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import discover_source
 from ltgcd.run.predict import load_run_model
-from ltgcd.run.refine import copy_run, refine_run, undo_refine
+from ltgcd.run.refine import Proposal, refine_run, refined_copy, undo_refine
 from ltgcd.run.relabel import relabel_run, undo_relabel
 from ltgcd.run.reviewed import RunReview
 from ltgcd.run.update import update_run
@@ -265,13 +267,40 @@ def test_undo_and_redo_with_codes_never_given_twice(run: Run) -> None:
     assert fresh.version == held.version
 
 
-def test_a_copy_is_whole_or_not_there(run: Run, tmp_path: Path) -> None:
-    copied = copy_run(run, tmp_path / "copy")
-    assert copied.assignments().equals(run.assignments())
-    assert check_run(copied)["sound"]
+def test_a_refined_copy_is_whole_or_not_there(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said(run, "id,label\ni0,junk\ni2,bee\n")
+    before, out = run.assignments(), tmp_path / "copy"
+
+    def stop(_proposal: Proposal) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):  # when all is computed, and nothing is kept
+        refined_copy(run, out, show=stop)
+    monkeypatch.setattr("ltgcd.run.refine.draw_again", lambda *_: stop(None))  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):  # when all but the page is there
+        refined_copy(run, out)
+    assert not out.exists() and not list(tmp_path.glob(".ltgcd-export-*"))
+    monkeypatch.undo()
+    result = refined_copy(run, out)
+    assert result["run"] == str(out) and Path(result["report"]).is_file()
+    assert check_run(Run(out))["sound"] and Run(out).fits() == [1]
+    assert run.assignments().equals(before) and not run.fits()
     with pytest.raises(InputError, match="is there already"):
-        copy_run(run, tmp_path / "copy")
-    assert not list(tmp_path.glob(".copy*"))
+        refined_copy(run, out)
+    with pytest.raises(InputError, match="keeps what is its own"):
+        refined_copy(run, run.folder / "copy")
+
+
+def test_a_dry_run_writes_nothing(run: Run) -> None:
+    ids = pa.array(["i1", "i3"])
+    run.keep_later_labels(ids, pa.array(["bee", "bee"]))
+    before = {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()}
+    assert run_cli("refine", run, "--dry-run", "--json").code == 0
+    after = {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()}
+    assert before == after
+    assert run_cli("refine", run, "--json").code == 0
+    given = run.assignments().filter(pc.is_in(run.assignments().column("id"), ids))
+    assert given.column("name").to_pylist() == ["bee", "bee"] and all(given.column("given").to_pylist())
 
 
 def test_the_page_and_the_metadata_after_a_review(run: Run) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .commands import Done, run
-from .problems import PHOTOS, RUN, World
+from .problems import PHOTOS, PROBLEMS, REFINE, RUN, UNDO, UNREFINE, World, reviewed
 from .promise import LOST, SILENT, Labels, broken, check_end, check_kept, check_untouched, labels_of, snapshot
 
-COMMANDS = ("report", "predict", "update", "export", "evaluate", "again", "check")
-# Damage that leaves other bytes in a file: a checksum tells.
-CHANGED_BYTES = (": flip", ": truncate", ": zeros")
+COMMANDS = ("report", "predict", "update", "export", "evaluate", "again", "check", "check")
+REVIEW = ("relabel", UNDO, REFINE, UNREFINE)  # these change labels as they should
+STATES: tuple[tuple[str, ...], ...] = ((), ("a",), ("a", "b"), ("r",), ("a", "r"), ("r", REFINE), ("r", REFINE, "s"))
+# Damage that leaves another file: checksums and the list of the run's files tell.
+CHANGED = (": flip", ": truncate", ": zeros", ": swap", ": cut", ": exchange")
+# What is not the run's own state: predictions of other items, what SQLite does not use of its file, a lock.
+LOOSE = ("predictions.parquet", "review.db", ".ltgcd.lock")
 # Words with which a command tells that it noticed.
 NOTICED = ("damaged", "rebuilt", "restored", "checksum", "can't be read", "missing", "drawn again", "made again")
 
@@ -67,6 +71,12 @@ def swap(path: Path, random: random.Random) -> None:
     mine, its = path.read_bytes(), other.read_bytes()
     path.write_bytes(its)
     other.write_bytes(mine)
+
+
+def cut(path: Path, random: random.Random) -> None:
+    """Take lines off its end, as an editor or a sync that stopped does."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[: random.randrange(len(lines))]))
 
 
 def folder(path: Path, random: random.Random) -> None:
@@ -117,6 +127,11 @@ def _rewrite_parquet(path: Path, random: random.Random) -> None:
     pq.write_table(table, path)
 
 
+def exchange(path: Path, donor: Path) -> None:
+    """Put a whole file of the same kind in its place: an older one, or one of another run."""
+    path.write_bytes(donor.read_bytes())
+
+
 DAMAGES: tuple[Callable[[Path, random.Random], None], ...] = (
     flip,
     flip,
@@ -126,16 +141,21 @@ DAMAGES: tuple[Callable[[Path, random.Random], None], ...] = (
     delete,
     zeros,
     swap,
+    cut,
     folder,
     rewrite,
     rewrite,
 )
 
 
-def draw_damage(random: random.Random, run: Path) -> str:
-    """Damage a file of a run; returns what was done."""
+def draw_damage(random: random.Random, run: Path, others: Sequence[Path] = ()) -> str:
+    """Damage a file of a run; returns what was done. `others` are runs that a file may be taken from."""
     path = random.choice([path for path in _files(run) if path.stat().st_size])
     change, before = random.choice(DAMAGES), path.read_bytes()
+    donors = [donor for other in others if (donor := other / path.relative_to(run)).is_file()]
+    if donors and random.random() < 0.15:
+        exchange(path, random.choice(donors))
+        return f"{path.relative_to(run)}: {'unchanged' if path.read_bytes() == before else 'exchange'}"
     change(path, random)
     if path.is_file() and path.read_bytes() == before:
         return f"{path.relative_to(run)}: unchanged"
@@ -149,13 +169,17 @@ def _files(folder: Path) -> list[Path]:
 def trial(random: random.Random, folder: Path, world: World) -> int:
     """One damaged file and one or two commands."""
     problem = world.draw(random)
-    steps = random.choice(((), ("a",), ("a", "b")))
+    steps = random.choice(STATES[:3] if problem == PHOTOS else STATES)
+    if "r" in steps:
+        problem = reviewed(problem)
     world.copy(folder, problem, steps)
     old = labels_of(folder / RUN)
-    done = draw_damage(random, folder / RUN)
+    done = draw_damage(random, folder / RUN, _others(random, world, problem, steps))
     name = done.split(":")[0]
     damaged = snapshot(folder / RUN)
-    for command in random.sample(COMMANDS, random.randint(1, 2)):
+    review = (*(("relabel",) if "r" not in steps else ()), *((UNDO,) if steps[-1:] in (("r",), ("s",)) else ()))
+    review += ((REFINE,) if "r" in steps and random.random() < 0.3 else ()) + ((UNREFINE,) if REFINE in steps else ())
+    for command in random.sample((*COMMANDS, *(review if problem != PHOTOS else ())), random.randint(1, 2)):
         arguments, made = _arguments(world, problem, command)
         if arguments is None:
             continue
@@ -174,18 +198,28 @@ def trial(random: random.Random, folder: Path, world: World) -> int:
             _check_refused(folder / RUN, held, story)
             continue
         said = any(word in (ended.err + ended.out).lower() for word in NOTICED)
-        if name != "assignments.parquet" or command in ("update", "again"):
+        if command not in REVIEW and (name != "assignments.parquet" or command in ("update", "again")):
             _check_labels(folder / RUN, old, story)
         if not said:
             _check_answer(world, problem, steps, command, arguments, made, folder, ended, story)
+        if command in REVIEW:
+            break
         if command == "update" and "b" not in steps:
             steps = (*steps, "b")  # the next command is compared with a run that has them, too
     return 1
 
 
+def _others(random: random.Random, world: World, problem: str, steps: tuple[str, ...]) -> list[Path]:
+    """Runs that a file may be taken from: the same one before its last steps, and another one."""
+    if problem == PHOTOS:
+        return [world.made(problem, steps[:n]) / RUN for n in range(len(steps))]
+    another = f"vectors-{(int(problem.split('-')[1]) + random.randrange(1, PROBLEMS)) % PROBLEMS}"
+    return [world.made(problem, steps[: random.randrange(len(steps) + 1)]) / RUN, world.made(another) / RUN]
+
+
 def _check_found(random: random.Random, folder: Path, damage: str, old: Labels, done: Done, story: str) -> None:
     """``check`` sees that bits were changed; what it repairs is as it was, and what it can't repair it leaves."""
-    if done.code == 0 and done.json["sound"] and damage.endswith(CHANGED_BYTES):
+    if done.code == 0 and done.json["sound"] and damage.endswith(CHANGED) and not damage.startswith(LOOSE):
         broken(SILENT, f"{story} finds nothing")
     if done.code == 0 or random.random() < 0.5:
         return
@@ -223,6 +257,8 @@ def _arguments(world: World, problem: str, command: str) -> tuple[tuple[str, ...
         return world.start(problem), RUN
     if command == "update":
         return world.update(problem, "b"), RUN
+    if command in REVIEW:
+        return world.step(problem, "r" if command == "relabel" else command), RUN
     if command == "predict":
         return ("predict", RUN, new, "--out", "p.parquet", "--json"), "p.parquet"
     if command == "export":
@@ -267,7 +303,7 @@ def _answer(folder: Path, command: str, made: str, done: Done) -> object:
     if command == "export":
         lines = (folder / made).read_text().splitlines()
         return [lines[0], *sorted(lines[1:])]
-    if command in ("update", "again"):
+    if command in ("update", "again", *REVIEW):
         try:
             return labels_of(folder / RUN)
         except (OSError, KeyError, ValueError, pa.ArrowException) as error:

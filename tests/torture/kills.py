@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
 import signal
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
 from .commands import Kill, run
-from .problems import PHOTOS, RUN, STEPS, World
+from .problems import PHOTOS, REFINE, RUN, STEPS, UNDO, UNREFINE, World, reviewed
 from .promise import (
     LOST,
     OTHER,
@@ -26,6 +28,21 @@ from .promise import (
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 ENDINGS = {signal.SIGKILL: (-9,), signal.SIGTERM: (130, 143, -15, -2), signal.SIGINT: (130, -2)}
 LEFTOVERS = (".tmp", "-new.parquet")
+COPY = "copy"  # of a run, by refine --out
+# Commands, how often each is drawn, and what the run has been through before: two for who can be told apart.
+DRAWN: dict[str, tuple[float, tuple[tuple[str, ...], ...]]] = {
+    "begin": (3, ((),)),
+    "update": (6, ((), ("a",), ("r",))),
+    "predict": (1, ((), ("a",))),
+    "export": (1.5, ((), ("a",), ("r",))),
+    "report": (1, ((), ("a",), ("r",))),
+    "relabel": (3, ((), ("a",))),
+    UNDO: (1.5, (("r",), ("r", "s"))),
+    REFINE: (1.2, (("r",),)),
+    UNREFINE: (0.8, (("r", REFINE),)),
+    COPY: (0.8, (("r",),)),
+}
+ONCE = (UNDO, REFINE, UNREFINE, COPY)  # done again, these would do more
 
 
 def draw_kill(random: random.Random, events: int, seconds: float) -> Kill:
@@ -39,10 +56,11 @@ def draw_kill(random: random.Random, events: int, seconds: float) -> Kill:
 def trial(random: random.Random, folder: Path, world: World) -> int:
     """One command, killed up to eight times; returns the number of kills."""
     problem = world.draw(random)
-    command = random.choices(
-        ("begin", "update", "predict", "export", "report"), (3, 8, 1, 1.5, 1) if problem != PHOTOS else (0, 1, 1, 1, 1)
-    )[0]
-    before = random.choice(((), ("a",))) if command != "begin" else ()
+    names = ("update", "predict", "export", "report", "relabel") if problem == PHOTOS else tuple(DRAWN)
+    command = random.choices(names, [1 if problem == PHOTOS else DRAWN[name][0] for name in names])[0]
+    before = random.choice(DRAWN[command][1])
+    if "r" in before:
+        problem = reviewed(problem)
     step = "b" if before else random.choice(STEPS)
     world.copy(folder, problem, before, begun=command != "begin")
     arguments, made = _arguments(world, problem, command, step)
@@ -50,10 +68,13 @@ def trial(random: random.Random, folder: Path, world: World) -> int:
     users = snapshot(folder, own)
     old = world.labels(problem, before) if command != "begin" else {}
     # A reference is made before the kills, so that the time of a trial is the time of the kills.
-    wanted = world.labels(problem, (*before, step) if command == "update" else before)
+    changes = {"update": (step,), "relabel": ("r",), UNDO: (UNDO,), REFINE: (REFINE,), UNREFINE: (UNREFINE,)}
+    after_it = (*before, *changes.get(command, ()))
+    wanted = world.labels(problem, after_it)
+    effects = [_exported(world, problem, state) for state in (before, after_it)] if command in ONCE else []
     reference = _reference(world, problem, before, command, arguments, made, folder.parent)
     real = random.random() < 0.02
-    kills, left_by_kills = 0, set[str]()
+    kills, left_by_kills, is_done = 0, set[str](), False
     for _ in range(random.randint(1, 8)):
         kill = draw_kill(random, reference.events, 8.0 if real else reference.seconds)
         kill = Kill(kill.signal, seconds=kill.seconds or random.uniform(0, 8)) if real else kill
@@ -66,10 +87,16 @@ def trial(random: random.Random, folder: Path, world: World) -> int:
             left_by_kills |= {name for name in after if name not in users and ".tmp" in name}
         after = {name: what for name, what in after.items() if name not in left_by_kills}
         check_untouched(users, after, story)
-        _check_half_way(folder / RUN, old, wanted, story)
-        if not done.killed:
+        if command in ("begin", "update"):
+            _check_half_way(folder / RUN, old, wanted, story)
+        elif labels_of(folder / RUN) not in (old, wanted):
+            broken(LOST, f"{story}: labels that are neither those before nor those after")
+        is_done = not done.killed or (command in ONCE and _is_done(folder, command, effects, story))
+        if is_done:
             break
-    done = run(*arguments, cwd=folder)
+    if is_done and command in ONCE:  # what was said counts, also if it was killed before all of it was written
+        check_end(run("check", RUN, "--repair", "--json", cwd=folder), allowed=(0,))
+    done = run(*(("report", RUN, *_features(world, problem)) if is_done and command in ONCE else arguments), cwd=folder)
     if not (command == "export" and done.code == 2 and "is there already" in done.err):  # the killed one had finished
         check_end(done, allowed=(0,))
     story = f"{done.command} again after a kill"
@@ -80,6 +107,36 @@ def trial(random: random.Random, folder: Path, world: World) -> int:
         broken(OTHER, f"{story} left temporary files: {[Path(name).name for name in left]}")
     check_end(run("report", RUN, *_features(world, problem), "--json", cwd=folder), allowed=(0,))
     return kills
+
+
+def _is_done(folder: Path, command: str, effects: list[list[str]], story: str) -> bool:
+    """Whether a command that was killed had its effect, which is all or nothing."""
+    if command == COPY:
+        return (folder / COPY).exists()
+    now = _lines(folder, "effect.csv")
+    (folder / "effect.csv").unlink()
+    if now not in effects:
+        broken(LOST, f"{story}: the labels that count are neither those before nor those after")
+    return now == effects[1]
+
+
+_effects: dict[tuple[str, ...], list[str]] = {}
+
+
+def _exported(world: World, problem: str, state: tuple[str, ...]) -> list[str]:
+    """Labels of an undisturbed run as ``export`` tells them."""
+    key = (problem, *state)
+    if key not in _effects:
+        at = world.folder / f"exported-{os.getpid()}"
+        world.copy(at, problem, state)
+        _effects[key] = _lines(at, "effect.csv")
+        shutil.rmtree(at)
+    return _effects[key]
+
+
+def _lines(folder: Path, name: str) -> list[str]:
+    check_end(run("export", RUN, "--format", "csv", "--out", name, "--json", cwd=folder), allowed=(0,))
+    return (folder / name).read_text().splitlines()
 
 
 class _Reference:
@@ -122,6 +179,10 @@ def _arguments(world: World, problem: str, command: str, step: str) -> tuple[tup
         ), "p.parquet"
     if command == "export":
         return ("export", RUN, "--format", "csv", "--out", "labels.csv", "--json"), "labels.csv"
+    if command == COPY:
+        return (*world.step(problem, REFINE), "--out", COPY), COPY
+    if command in ("relabel", *ONCE):
+        return world.step(problem, "r" if command == "relabel" else command), RUN
     return ("report", RUN, *_features(world, problem), "--json"), RUN
 
 
@@ -132,11 +193,13 @@ def _features(world: World, problem: str) -> tuple[str, ...]:
 def _output(folder: Path, command: str, made: str) -> object:
     if command == "predict":
         return labels_of(folder, made)
+    if command == COPY:
+        return labels_of(folder / COPY)
     return (folder / made).read_text() if command == "export" else None
 
 
 def _check_output(folder: Path, wanted: object, command: str, made: str, story: str) -> None:
-    if command in ("predict", "export") and _output(folder, command, made) != wanted:
+    if command in ("predict", "export", COPY) and _output(folder, command, made) != wanted:
         broken(LOST, f"{story}: {made} is not what an undisturbed command writes")
 
 

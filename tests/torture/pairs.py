@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from .commands import Done, Running, run
-from .problems import RUN, World
+from .problems import REFINE, RUN, UNDO, World
 from .promise import LOST, OTHER, broken, check_end, check_kept, check_untouched, labels_of, names_holder, snapshot
 
 PAIRS = (
@@ -26,11 +26,29 @@ PAIRS = (
     ("begin", "update a"),
     ("report", "export"),
 )
+# The same with what people say; these begin with a run about which something was said.
+REVIEW_PAIRS = (
+    ("s", "a"),
+    ("s", "a"),
+    ("s", "s"),
+    ("s", "undo"),
+    ("s", "export"),
+    ("s", "report"),
+    ("s", "refine"),
+    ("refine", "refine"),
+    ("refine", "a"),
+    ("undo", "undo"),
+    ("undo", "predict a"),
+)
+# A fit that was made meanwhile of what counts no longer is let go; what there was to take back has been taken back.
+OVERTAKEN = ("was changed while it was fitted", "nothing to take back", "said about this run meanwhile")
 OUTPUTS = ("p.parquet", "labels.csv")
 
 
 def trial(random: random.Random, folder: Path, world: World) -> int:
     """One pair of commands, started together or shortly after each other."""
+    if random.random() < 0.3:
+        return _review_trial(random, folder, world)
     problem = f"vectors-{random.randrange(6)}"
     pair = list(random.choice(PAIRS))
     random.shuffle(pair)
@@ -62,6 +80,40 @@ def trial(random: random.Random, folder: Path, world: World) -> int:
     check_kept(old, now, story)
     _check_effects(world, problem, pair, ended, folder, story)
     _check_goes_on(world, problem, pair, folder, story)
+    return 1
+
+
+def _review_trial(random: random.Random, folder: Path, world: World) -> int:
+    """One pair of commands, one of which takes what people say."""
+    problem, pair = f"vectors-{random.randrange(2)}", list(random.choice(REVIEW_PAIRS))
+    random.shuffle(pair)
+    world.copy(folder, problem, ("r",))
+    own = (folder / RUN, *(folder / name for name in OUTPUTS))
+    users = snapshot(folder, own)
+    steps = ("a", "s", UNDO, REFINE)
+    arguments = [world.step(problem, one) if one in steps else _arguments(world, problem, one) for one in pair]
+    first = Running(*arguments[0], cwd=folder)
+    time.sleep(random.choice((0, 0, random.uniform(0, 0.05), random.uniform(0, 0.5))))
+    second = Running(*arguments[1], cwd=folder)
+    ended = (first.wait(), second.wait())
+    story = " & ".join(f"{done.command} -> {done.code}" for done in ended)
+    for done in ended:
+        check_end(done)
+        if done.code == 2 and not (names_holder(done) or any(said in done.err for said in OVERTAKEN)):
+            broken(OTHER, f"{story}: refused, but not because somebody holds the run: {done}")
+    if all(done.code == 2 for done in ended):
+        broken(OTHER, f"{story}: both were refused: {ended[1]}")
+    check_untouched(users, snapshot(folder, own), story)
+    worked = [one for one, done in zip(pair, ended, strict=True) if done.code == 0 and one in steps]
+    # What could not be taken back after the other one is refused, so only orders that there can be are asked for.
+    orders = {tuple(worked), tuple(reversed(worked))} - {("a", UNDO), (REFINE, UNDO), (UNDO, UNDO)}
+    possible = [world.labels(problem, ("r", *order)) for order in orders]
+    check_end(run("check", RUN, "--repair", "--json", cwd=folder), allowed=(0,))
+    now = labels_of(folder / RUN)
+    if now not in possible:
+        broken(LOST, f"{story}: the labels are those of neither order")
+    done = check_end(run(*world.step(problem, "b"), cwd=folder), allowed=(0,))
+    check_kept(now, labels_of(folder / RUN), f"after {story}: {done.command}")
     return 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections.abc import Iterable
@@ -17,6 +18,13 @@ PROBLEMS = 6  # numbers of the problems of embeddings
 PHOTOS = "photos"  # the problem of images; slower, so drawn rarely
 RUN = "run"  # name of the run directory in every folder
 STEPS = ("a", "b")  # sources of new items, for updates
+# What people do with a run: files of corrections, the last one taken back, another fit, that taken back.
+RELABEL, UNDO, REFINE, UNREFINE = ("r", "s"), "undo", "refine", "unrefine"
+
+
+def reviewed(problem: str) -> str:
+    """The problem that stands for this one where people said something of it: fewer runs to make."""
+    return problem if problem == PHOTOS else f"vectors-{int(problem.split('-')[1]) % 2}"
 
 
 class World:
@@ -47,13 +55,24 @@ class World:
         base = ("--source", "base.npz") if self.start(problem)[0] == "train" else ()
         return ("update", RUN, *new, *base, "--json")
 
+    def step(self, problem: str, step: str) -> tuple[str, ...]:
+        """Arguments of a command that changes the labels of a run."""
+        base = ("--source", "base.npz") if self.start(problem)[0] == "train" else ()
+        if step in STEPS:
+            return self.update(problem, step)
+        return {
+            UNDO: ("relabel", RUN, "--undo", "--json"),
+            REFINE: ("refine", RUN, *base, "--json"),
+            UNREFINE: ("refine", RUN, "--undo", "--json"),
+        }.get(step, ("relabel", RUN, f"{step}.csv", "--json"))
+
     def made(self, problem: str, steps: Iterable[str] = (), begun: bool = True) -> Path:
-        """A folder with the sources of a problem and its run after some updates; not to be written to."""
+        """A folder with the sources of a problem and its run after some steps; not to be written to."""
         steps = tuple(steps)
         folder = self.folder / "-".join([problem, *(["run", *steps] if begun else [])])
         if folder.exists():
             return folder
-        making = folder.with_name(f"{folder.name}.making")
+        making = folder.with_name(f"{folder.name}.{os.getpid()}.making")  # another worker may be making it, too
         shutil.rmtree(making, ignore_errors=True)  # of a trial that failed here
         if not begun:
             making.mkdir(parents=True)
@@ -62,10 +81,13 @@ class World:
             shutil.copytree(
                 self.made(problem, steps[:-1], begun=bool(steps)), making, symlinks=True, ignore_dangling_symlinks=True
             )
-            arguments = self.update(problem, steps[-1]) if steps else self.start(problem)
+            arguments = self.step(problem, steps[-1]) if steps else self.start(problem)
             done = run(*arguments, cwd=making)
             assert done.code == 0, f"an honest problem fails: {done}"
-        making.rename(folder)
+        try:
+            making.rename(folder)
+        except OSError:
+            shutil.rmtree(making)
         return folder
 
     def copy(self, into: Path, problem: str, steps: Iterable[str] = (), begun: bool = True) -> None:
@@ -85,6 +107,12 @@ class World:
 
 
 def _write_sources(folder: Path, problem: str) -> None:
+    names = [f"item-{i:03d}" for i in (1, 3, 30, 50)]
+    if problem == PHOTOS:
+        names = [f"unlabelled/base-{name}.png" for name in ("red-1", "green-3", "blue-0", "blue-1")]
+    # The first names a class that is not there, moves and takes out; the second renames, and says it of one item again.
+    (folder / "r.csv").write_text(f"id,label\n{names[0]},heap\n{names[2]},heap\n{names[3]},junk\n")
+    (folder / "s.csv").write_text(f"id,label,category,name\n{names[1]},heap,,\n,,novel-001,large\n")
     if problem == PHOTOS:
         _write_photos(folder)
         return

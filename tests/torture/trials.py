@@ -8,6 +8,7 @@ import os
 import random
 import re
 import shutil
+import subprocess
 import tempfile
 import time
 import traceback
@@ -26,9 +27,9 @@ Trial = Callable[[random.Random, Path, World], int]  # returns how many it tried
 KINDS: dict[str, tuple[Trial, float]] = {
     "kill": (kills.trial, 2.5),
     "source": (hostile.trial, 14),
-    "damage": (damage.trial, 3.8),
-    "pair": (pairs.trial, 1.6),
-    "sequence": (sequences.trial, 0.3),
+    "damage": (damage.trial, 4.0),
+    "pair": (pairs.trial, 1.8),
+    "sequence": (sequences.trial, 0.2),
 }
 TRIED = {
     "kill": "kills",
@@ -127,7 +128,7 @@ def _work(
     seed: int, number: int, workers: int, kinds: list[str], until: float, most: int | None, folder: Path, results: Any
 ) -> None:
     prepare()
-    world = World(folder / "world")
+    world = World(folder.parent / "world")  # the workers share it: what one has made, the others need not
     trial = seed * 1_000_000 + number
     for kind in _kinds(seed, number, workers, kinds, most):
         if time.time() > until:
@@ -184,6 +185,17 @@ def remove(folder: Path) -> None:
 
 
 # ---------------------------------------------------------------- what is told
+
+
+def heading(seed: int, minutes: float, workers: int) -> str:
+    """Which trial a table is of: what was typed, on which commit, on what kind of machine."""
+    root = Path(__file__).parents[2]
+    command = ["git", "describe", "--always", "--dirty"]
+    told = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False).stdout
+    return (
+        f"python -m tests.torture --minutes {minutes:g} --seed {seed} --workers {workers}\n"
+        f"commit {told.strip() or 'unknown'}, {os.cpu_count()} cores, load {os.getloadavg()[2]:.1f} at its end.\n"
+    )
 
 
 def table(found: Found) -> str:

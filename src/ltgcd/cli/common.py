@@ -102,7 +102,7 @@ def report(work: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any]], 
             # In ASCII: names of files need not be UTF-8, nor need the terminal.
             print(json.dumps(result))
         else:
-            show(result)
+            show(_visible(result))
         sys.stdout.flush()
     except OSError as error:
         # The work is done and kept; only nobody can read it. What is left in the buffer would be tried again at exit.
@@ -110,6 +110,15 @@ def report(work: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any]], 
         if not isinstance(error, BrokenPipeError):  # "| head" has read enough
             print(f"Error: The result can't be printed ({error.strerror}); all else is done.", file=sys.stderr)
         raise typer.Exit(2) from None
+
+
+def _visible(value: Any) -> Any:  # noqa: ANN401 - whatever a result holds
+    """A result with every text in it as it may be printed."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {_visible(key): _visible(part) for key, part in value.items()}
+    return [_visible(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 @contextmanager

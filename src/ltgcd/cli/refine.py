@@ -102,7 +102,11 @@ def refine(
     def work() -> dict[str, Any]:
         from ltgcd.common.errors import InputError
         from ltgcd.run.directory import Run
-        from ltgcd.run.refine import copy_run, refine_run, undo_refine
+        from ltgcd.run.refine import Proposal, refine_run, refined_copy, undo_refine
+
+        def shown(proposal: Proposal) -> None:
+            if not as_json:
+                show_difference(proposal.refined.difference)
 
         held = Run.open(run)
         if undo:
@@ -110,10 +114,9 @@ def refine(
                 raise InputError("--undo goes alone: it brings back what was before the last refine.")
             return {"undone": True, **undo_refine(held, status)}
         if out is not None and not dry_run:
-            held = copy_run(held, out)
+            return refined_copy(held, out, source=source, weights=weights, notify=status, show=shown)
         proposal = refine_run(held, source=source, weights=weights, notify=status)
-        if not as_json:
-            show_difference(proposal.refined.difference)
+        shown(proposal)
         return proposal.summary() if dry_run else proposal.keep(status)
 
     def show(result: dict[str, Any]) -> None:

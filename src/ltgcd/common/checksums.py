@@ -165,6 +165,12 @@ def text_is_as_written(text: str) -> bool | None:
     return first == checked_text(rest).partition("\n")[0]
 
 
+def noted_text_checksum(text: str) -> str | None:
+    """The checksum that `checked_text` put before a text, right or wrong; None without one."""
+    first = text.partition("\n")[0]
+    return first.removeprefix(_COMMENT).strip() if first.startswith(_COMMENT) else None
+
+
 def checked_object(value: dict[str, Any]) -> dict[str, Any]:
     """An object for a JSON file, with a checksum of all that is in it."""
     return {**value, CHECKSUM: _object_checksum(value)}

@@ -156,6 +156,17 @@ class EventLog:
                 return 0
             return int(connection.execute("SELECT COALESCE(MAX(seq), 0) FROM events").fetchone()[0])
 
+    def digest(self, seq: int) -> str | None:
+        """Digest of an event, which no other event has; None if there is none of this number."""
+        if not self.path.is_file():
+            return None
+        with self._open(write=False) as connection:
+            found = (
+                _is_made(connection)
+                and connection.execute("SELECT digest FROM events WHERE seq = ?", (seq,)).fetchone()
+            )
+        return str(found[0]) if found else None
+
     def events(self, base: int = 0) -> list[Event]:
         """The events of a base that count, in order."""
         return [kept.event for step in self.steps(base) if step.active for kept in step.events]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,12 +31,11 @@ from ltgcd.data.sources import read_source
 from ltgcd.features.cache import open_features, skipped_is_as_written
 from ltgcd.review.log import EventLog
 from ltgcd.run.directory import Run
-from ltgcd.run.files import file_is_as_written
+from ltgcd.run.files import file_is_as_written, read_lines
 from ltgcd.run.identity import EMPTY
 from ltgcd.run.report import draw_again
-from ltgcd.run.reviewed import RunReview
+from ltgcd.run.reviewed import RunReview, check_log
 from ltgcd.run.train import Notify, silent
-from ltgcd.training.checkpoints import read_tensors
 from ltgcd.training.methods import METHODS
 
 AGAIN = "it can't be made from the rest: restore it from a copy, or start the run again in a new folder"
@@ -103,10 +103,36 @@ def check_run(run: Run, *, repair: bool = False, notify: Notify = silent) -> dic
 def find_problems(run: Run, notify: Notify) -> Iterator[Problem]:
     """Everything that is wrong with a run, in the order in which it should be repaired."""
     named: set[Path] = set()
-    for problem in _find_unreadable(run, notify):
+    # One after the other: what is named once is not named again for what follows from it.
+    for problem in chain(_find_unreadable(run, notify), _find_misplaced(run, named), _find_changed_bytes(run, named)):
         named.add(problem.file)
         yield problem
-    yield from _find_changed_bytes(run, named)
+
+
+def _find_misplaced(run: Run, named: set[Path]) -> Iterator[Problem]:
+    """Files that are whole, but not those that the run wrote there, and files that are gone."""
+    listed = run.files.contents
+    if listed in named:  # damaged: what it said is not known
+        return
+    if not listed.is_file():
+        yield Problem(listed, "is missing; it is made again from what is there.", run.contents.list_anew)
+        return
+    for path, what in run.contents.disagreeing():
+        if path not in named:
+            forget = _curves_forgetter(run, path)
+            yield Problem(path, f"{what}; {'only curves of training are in it' if forget else AGAIN}.", forget)
+
+
+def _curves_forgetter(run: Run, path: Path) -> Callable[[], None] | None:
+    """Goes on with what is left of the curves of training, from which nothing else follows."""
+    if path != run.files.metrics or not _is_sound(lambda: read_lines(path)):
+        return None
+
+    def forget() -> None:
+        with run.contents.writing(path):
+            pass
+
+    return forget
 
 
 def _find_changed_bytes(run: Run, named: set[Path]) -> Iterator[Problem]:
@@ -114,12 +140,12 @@ def _find_changed_bytes(run: Run, named: set[Path]) -> Iterator[Problem]:
     for path in run.sealed_files():
         if named & {path, path.parent} or file_is_as_written(path):
             continue
-        again = _rewriter(path)
+        again = _rewriter(run, path)
         cure = "what is read of it is whole, and it is written again" if again else AGAIN
         yield Problem(path, f"is not, byte for byte, what this version of ltgcd wrote; {cure}.", again)
 
 
-def _rewriter(path: Path) -> Callable[[], None] | None:
+def _rewriter(run: Run, path: Path) -> Callable[[], None] | None:
     """Writes a file again from what is read of it, where that has a checksum of its own."""
     write: Callable[[], None] | None = None
     if path.suffix == ".npz" and _is_sound(lambda: read_npz(path)):  # a zip archive has one of each array
@@ -133,7 +159,8 @@ def _rewriter(path: Path) -> Callable[[], None] | None:
     times = path.stat()
 
     def again() -> None:
-        write()
+        with run.contents.writing(*({path} & set(run.listed_files()))):
+            write()
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # the page that was drawn of it is not older now
 
     return again
@@ -144,6 +171,11 @@ def _find_unreadable(run: Run, notify: Notify) -> Iterator[Problem]:
     files = run.files
     for path in run.folders_in_the_way():
         yield Problem(path, "is a folder, where a run keeps a file; move it away.")
+    try:
+        run.contents.read()
+    except InputError as error:
+        yield Problem(files.contents, f"{error}", run.contents.list_anew)
+        return
     for path in run.leftovers():
         yield Problem(path, "was left half written by a process that was killed; nothing needs it.", _remover(path))
     try:
@@ -153,7 +185,11 @@ def _find_unreadable(run: Run, notify: Notify) -> Iterator[Problem]:
         return
     notify("reading the labels and the model")
     yield from _tried(files.labels, run.labels, AGAIN)
-    yield from _tried(files.metrics, run.epochs, "it holds only the curves of training, which nothing else needs")
+    yield from _tried(
+        files.metrics,
+        lambda: read_lines(files.metrics),
+        "it holds only the curves of training, which nothing else needs",
+    )
     lost = list(_tried(files.assignments, run.class_count, AGAIN)) if run.finished else []
     yield from lost
     if lost:  # they say which model and which estimate count
@@ -161,9 +197,9 @@ def _find_unreadable(run: Run, notify: Notify) -> Iterator[Problem]:
     if config.get("k") == "auto" or files.estimate.exists():
         needed = run.finished and run.model_files == files  # a refit may have had nothing to estimate
         yield from _tried(files.estimate, lambda: _there(run.estimate(), files.estimate, needed), AGAIN)
-    for path in run.checkpoint_files():
-        if not _is_sound(lambda path=path: read_tensors(path)):  # type: ignore[misc]
-            yield Problem(path, "is damaged; training goes on from the one before.", _remover(path))
+    for stage, path in run.checkpoint_files():
+        if not _is_sound(lambda stage=stage, path=path: stage.read(path)):  # type: ignore[misc]
+            yield Problem(path, "is damaged or of another place; training goes on from the one before.", _remover(path))
     if not run.finished:
         return
     known = METHODS.get(str(config.get("method")))
@@ -180,7 +216,7 @@ def _find_problems_of_items(run: Run, notify: Notify) -> Iterator[Problem]:
     if _is_sound(run.labels) and not run.labels_are_settled:
         yield Problem(files.labels, "lacks the labels of an update that was killed.", run.settle_labels)
     for path in run.abandoned_updates():
-        yield Problem(path, "is of an update that was killed; run it again, or have it removed.", _remover(path))
+        yield Problem(path, "is of an update that was killed; run it again, or have it removed.", _remover(path, run))
     notify("reading the features")
     for folder in run.feature_folders():
         cure = "the command that made it makes the damaged part anew"
@@ -211,13 +247,18 @@ def _find_problems_of_items(run: Run, notify: Notify) -> Iterator[Problem]:
 
 def _find_problems_of_the_review(run: Run) -> Iterator[Problem]:
     """What is wrong with what people said, and with the labels that it is about."""
-    lost = list(_tried(run.files.review, lambda: EventLog(run.files.review).kept(), "restore it from a copy"))
+    lost = list(_tried(run.files.review, lambda: _read_log(run), "restore it from a copy"))
     yield from lost
     for number in run.states():
         path = run.state_file(number)
         yield from _tried(path, lambda number=number: run.read_state(number), AGAIN)  # type: ignore[misc]
     if not lost and _is_sound(lambda: RunReview.open(run)) and (held := RunReview.open(run)).pending:
         yield Problem(run.files.assignments, "lacks what was said last; it follows from the review.", _applier(held))
+
+
+def _read_log(run: Run) -> None:
+    EventLog(run.files.review).kept()
+    check_log(run)
 
 
 def _applier(held: RunReview) -> Callable[[], None]:
@@ -289,9 +330,12 @@ def _there(value: object, path: Path, needed: bool) -> None:
         raise InputError(f"{path} is missing")
 
 
-def _remover(path: Path) -> Callable[[], None]:
+def _remover(path: Path, listed_in: Run | None = None) -> Callable[[], None]:
     def remove() -> None:
-        if path.is_dir():
+        if path.is_dir() and listed_in is not None:
+            with listed_in.contents.writing(*(file for file in listed_in.listed_files() if file.is_relative_to(path))):
+                shutil.rmtree(path)
+        elif path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)

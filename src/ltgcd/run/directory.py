@@ -88,32 +88,36 @@ class Run(FittedRun):
 
     def features(self) -> Features | None:
         """Features of the run's items, if it keeps them."""
-        return read_features(self.files.features)
+        return read_features(self.contents.held(self.files.features))
 
     def write_features(self, ids: pa.StringArray, x: NDArray[np.floating]) -> None:
         """Keep the features (N, D) of all items."""
-        write_features(self.files.features, ids, x)
+        with self.contents.writing(self.files.features):
+            write_features(self.files.features, ids, x)
 
     @property
     def kind(self) -> Kind:
         """What the run is one of: images, texts or embeddings."""
-        return read_kind(self.files.items)
+        return read_kind(self.contents.held(self.files.items))
 
     def items(self) -> Collection | None:
         """The images or texts of the run, without labels; None for embeddings, or if they can't be found."""
-        return read_items(self.files.items)
+        return read_items(self.contents.held(self.files.items))
 
     def digests(self, ids: pa.StringArray) -> pa.StringArray | None:
         """Digests of the content of some of the run's images or texts; None for embeddings, or if it keeps none."""
-        return read_digests(self.files.items, ids) if self.files.items.is_file() else None
+        return read_digests(self.contents.held(self.files.items), ids) if self.files.items.is_file() else None
 
     def write_items(self, collection: Collection) -> None:
         """Keep where the images of the run are, or what its texts say."""
-        write_items(self.files.items, collection, self.files.images)
+        with self.contents.writing(self.files.items, self.files.images):
+            write_items(self.files.items, collection, self.files.images)
 
     def add_items(self, ids: pa.StringArray, new: Collection, number: int) -> None:
         """Add the images or texts of an update to those of the run's `ids`."""
-        add_items(self.files.items, ids, new, self._update(number) / "images")
+        self.contents.held(self.files.items)
+        with self.contents.writing(self.files.items):
+            add_items(self.files.items, ids, new, self._update(number) / "images")
 
     def places(self) -> tuple[pa.StringArray, Places] | None:
         """Ids and places on the map, if the run keeps a map that is whole."""
@@ -122,7 +126,7 @@ class Run(FittedRun):
         if not self.files.map.is_file():
             return None
         try:
-            arrays = read_npz(self.files.map)
+            arrays = read_npz(self.contents.held(self.files.map))
             places = Places(arrays["places"], int(arrays["laid_out"]))
             return pa.array(arrays["ids"].tolist(), pa.string()), places
         except (InputError, KeyError, TypeError):
@@ -131,19 +135,20 @@ class Run(FittedRun):
     def write_places(self, ids: pa.StringArray, places: Places) -> None:
         """Keep where each item stands on the map."""
         arrays = {"ids": np.array(ids.to_pylist()), "places": np.asarray(places.xy, dtype=np.float32)}
-        write_npz(self.files.map, {**arrays, "laid_out": np.array(places.laid_out)})
+        with self.contents.writing(self.files.map):
+            write_npz(self.files.map, {**arrays, "laid_out": np.array(places.laid_out)})
 
     # ------------------------------------------------------------ the page
 
     def write_report(self, html: str) -> None:
         """Write the page."""
-        with output_path(self.report, PAGE, is_own=True) as temporary:
+        with self.contents.writing(self.report), output_path(self.report, PAGE, is_own=True) as temporary:
             temporary.write_text(html, encoding="utf-8")
 
     @property
     def report_is_current(self) -> bool:
         """Whether the page is whole, and was drawn after the labels were written."""
-        is_whole = is_sealed(self.report, PAGE)
+        is_whole = is_sealed(self.report, PAGE) and not self.contents.is_other(self.report)
         return is_whole and self.report.stat().st_mtime >= self.files.assignments.stat().st_mtime
 
     # ------------------------------------------------------------ updates
@@ -189,12 +194,13 @@ class Run(FittedRun):
 
         from ltgcd.training.checkpoints import write_tensors  # noqa: PLC0415
 
-        path = self._prototypes(number)
-        if appended:
-            write_tensors(path, {name: torch.from_numpy(array) for name, array in appended.items()}, {})
-        else:
-            path.unlink(missing_ok=True)
-        write_table(self._update(number) / self.files.labels.name, labels)
+        path, given = self._prototypes(number), self._update(number) / self.files.labels.name
+        with self.contents.writing(path, given):
+            if appended:
+                write_tensors(path, {name: torch.from_numpy(array) for name, array in appended.items()}, {})
+            else:
+                path.unlink(missing_ok=True)
+            write_table(given, labels)
 
     def read_update(self, number: int) -> dict[str, NDArray[Any]] | None:
         """Prototypes, prior and sizes of the classes that an update appended, or None."""
@@ -203,7 +209,7 @@ class Run(FittedRun):
         path = self._prototypes(number)
         if not path.is_file():
             return None
-        tensors, _ = read_tensors(path)
+        tensors, _ = read_tensors(self.contents.held(path))
         return {name: tensor.numpy() for name, tensor in tensors.items()}
 
     def _prototypes(self, number: int) -> Path:
@@ -211,21 +217,28 @@ class Run(FittedRun):
 
     def settle_labels(self) -> None:
         """Bring the table of labels up to the assignments: the labels of an update are added after it counts."""
-        held = read_table(self.files.labels)
+        held = self._labels_table()
         missing, number, parts = len(self.assignments()) - len(held), self.updates, list[pa.Table]()
         if missing <= 0:
             return
         # From the last update on: what is settled already need not be read again, and may be damaged.
         while missing > 0 and number > 0:
-            part = read_table(self._update(number) / self.files.labels.name)
+            part = read_table(self.contents.held(self._update(number) / self.files.labels.name))
             is_new = pc.invert(pc.is_in(part.column("id"), held.column("id").cast(pa.string()).combine_chunks()))
             missing, number, parts = missing - (pc.sum(is_new).as_py() or 0), number - 1, [part, *parts]
-        write_table(self.files.labels, with_updates(held, parts))
+        self._write_labels_table(with_updates(held, parts))
+
+    def _labels_table(self) -> pa.Table:
+        return read_table(self.contents.held(self.files.labels))
+
+    def _write_labels_table(self, table: pa.Table) -> None:
+        with self.contents.writing(self.files.labels):
+            write_table(self.files.labels, table)
 
     @property
     def labels_are_settled(self) -> bool:
         """Whether every item with an assignment is in the table of labels."""
-        return len(read_table(self.files.labels)) >= len(self.assignments())
+        return len(self._labels_table()) >= len(self.assignments())
 
     @property
     def updates(self) -> int:
@@ -239,11 +252,12 @@ class Run(FittedRun):
         path = self.state_file(number)
         if not path.is_file():
             raise InputError(f"{self} lacks {path.name}, which its review is about; restore it.")
-        return read_table(path)
+        return read_table(self.contents.held(path))
 
     def write_state(self, number: int, table: pa.Table) -> None:
         """Keep the labels that the events of a base will be about."""
-        write_table(self.state_file(number), table)
+        with self.contents.writing(self.state_file(number)):
+            write_table(self.state_file(number), table)
 
     def states(self) -> list[int]:
         """Numbers of all bases that there ever were."""
@@ -255,11 +269,11 @@ class Run(FittedRun):
 
     def later_labels(self) -> pa.Table:
         """Ids and labels of items that the run had already when they were labelled: for its next training."""
-        return later_labels(read_table(self.files.labels))
+        return later_labels(self._labels_table())
 
     def keep_later_labels(self, ids: pa.StringArray, names: pa.StringArray) -> int:
         """Keep labels of items that the run has; those that it was given before are no news. Give their number."""
-        table, n = with_later_labels(read_table(self.files.labels), ids, names)
+        table, n = with_later_labels(self._labels_table(), ids, names)
         if n:
-            write_table(self.files.labels, table)
+            self._write_labels_table(table)
         return n

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +39,7 @@ class FittedRun(RunFolder):
         path = self.model_files.estimate
         if not path.is_file():
             return None  # a refined run with a number of classes that was given
-        estimate = read_json(path)
+        estimate = read_json(self.contents.held(path))
         if not isinstance(estimate, dict) or not isinstance(estimate.get("k"), int):
             raise InputError(f"{path} {DAMAGED}.")
         return unchecked_object(estimate, path)
@@ -44,7 +47,8 @@ class FittedRun(RunFolder):
     def write_estimate(self, estimate: dict[str, Any], fit: int = 0) -> None:
         """Keep the estimate."""
         files = self.files_of_fit(fit) if fit else self.files
-        write_json(files.estimate, checked_object(estimate))
+        with self.contents.writing(files.estimate):
+            write_json(files.estimate, checked_object(estimate))
 
     # ------------------------------------------------------------ training
 
@@ -52,25 +56,28 @@ class FittedRun(RunFolder):
         """Checkpoints of a stage: "main", or "rehearsal-1" and so on."""
         from ltgcd.training.checkpoints import Checkpoints  # noqa: PLC0415 - torch, as below
 
-        return Checkpoints(self._checkpoints if stage == "main" else self._checkpoints / stage)
+        owner = hashlib.sha256(json.dumps(self.config(), sort_keys=True).encode()).hexdigest()[:16]
+        return Checkpoints(self._checkpoints if stage == "main" else self._checkpoints / stage, owner)
 
     def clear_checkpoints(self, *, main: bool = False) -> None:
         """Remove the checkpoints of the rehearsals, whose lesson is in the model; with `main` all of them."""
         for folder in [self._checkpoints] if main else self._checkpoints.glob("rehearsal-*"):
             shutil.rmtree(folder, ignore_errors=True)
 
-    def checkpoint_files(self) -> list[Path]:
-        """The checkpoints of all stages."""
-        return sorted(self._checkpoints.rglob("*.safetensors"))
+    def checkpoint_files(self) -> Iterator[tuple[Checkpoints, Path]]:
+        """The checkpoints of all stages, each with those of its stage."""
+        for path in sorted(self._checkpoints.rglob("*.safetensors")):
+            yield self.checkpoints("main" if path.parent == self._checkpoints else path.parent.name), path
 
     def record_epoch(self, line: dict[str, Any], name: str = METRICS) -> None:
         """Add the line of an epoch; one of the same or a later epoch, trained again, gives way."""
         kept = [old for old in self.epochs(name) if old["epoch"] < line["epoch"]]
-        write_lines(self.folder / name, [*kept, line])
+        with self.contents.writing(self.folder / name):
+            write_lines(self.folder / name, [*kept, line])
 
     def epochs(self, name: str = METRICS) -> list[dict[str, Any]]:
         """The lines that `record_epoch` wrote; none if there is no such file."""
-        lines = read_lines(self.folder / name)
+        lines = read_lines(self.contents.held(self.folder / name))
         if not all(isinstance(line.get("epoch"), int) for line in lines):
             raise InputError(f"{self.folder / name} {DAMAGED}.")
         return lines
@@ -104,8 +111,9 @@ class FittedRun(RunFolder):
         from ltgcd.training.checkpoints import write_tensors  # noqa: PLC0415 - torch, as below
 
         files = self.files_of_fit(fit) if fit else self.files
-        write_tensors(files.tensors, tensors, {})
-        write_toml(files.model, description)
+        with self.contents.writing(files.tensors, files.model):
+            write_tensors(files.tensors, tensors, {})
+            write_toml(files.model, description)
 
     def read_model(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Tensors and description of the classifier."""
@@ -114,8 +122,8 @@ class FittedRun(RunFolder):
         files = self.model_files
         if not files.model.is_file():
             raise InputError(f"{self} holds no trained model; give the --out of a finished run of a trained method.")
-        description = read_toml(files.model)
-        return read_tensors(files.tensors)[0], description
+        description = read_toml(self.contents.held(files.model))
+        return read_tensors(self.contents.held(files.tensors))[0], description
 
     def fits(self) -> list[int]:
         """Numbers of all refits, those included that were killed or taken back."""
@@ -137,12 +145,16 @@ class FittedRun(RunFolder):
         ids = strings(table.column("id"), "id", path)
         check_unique(ids, path)
         check_table(table, path)
+        self.contents.held(path)
         return table.set_column(table.column_names.index("id"), "id", ids)
 
     def write_assignments(self, table: pa.Table) -> None:
         """Keep the labels of all items: from now on the run is finished."""
-        write_table(self.files.assignments, table)
+        with self.contents.writing(self.files.assignments):
+            write_table(self.files.assignments, table)
 
     def written_note(self) -> dict[str, Any]:
         """What is noted beside the assignments, as the file holds it; empty before they are there."""
-        return read_metadata(parquet_file(self.files.assignments).schema_arrow) if self.finished else {}
+        if not self.finished:
+            return {}
+        return read_metadata(parquet_file(self.contents.held(self.files.assignments)).schema_arrow)

@@ -18,9 +18,10 @@ from ltgcd.data.collection import Source
 from ltgcd.data.parquet import parquet_file
 from ltgcd.data.sources import labels_table
 from ltgcd.features.cache import is_feature_folder
+from ltgcd.run.contents import Contents
 from ltgcd.run.files import DAMAGED, features_checksum, read_toml, versions, write_toml
 from ltgcd.run.labels import RunLabels, read_run_labels
-from ltgcd.run.paths import CHECKPOINTS, EMBEDDED, UPDATES, files_of
+from ltgcd.run.paths import CHECKPOINTS, EMBEDDED, FITS, PROTOTYPES, STATES, UPDATES, files_of
 
 FORMAT = 2  # of the run directory; raised when older ones can no longer be read
 
@@ -39,6 +40,7 @@ class RunFolder:
         self.files = files_of(self.folder)
         self.report, self.predictions = self.files.report, self.files.predictions
         self.embedded = self.folder / EMBEDDED
+        self.contents = Contents(self.files.contents, self.listed_files)
         self._checkpoints, self._updates = self.folder / CHECKPOINTS, self.folder / UPDATES
 
     def __str__(self) -> str:
@@ -88,11 +90,22 @@ class RunFolder:
                 raise InputError(f"{path} is a folder, where a run keeps a file; move it away.")
             for path in self.leftovers() if sweeps else ():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+            if sweeps and self.begun:
+                self.contents.settle()
             yield
 
     def folders_in_the_way(self) -> list[Path]:
         """Folders of somebody's that have the name of a file of the run, which could not be written then."""
         return [path for path in self.files if path.is_dir()]
+
+    def listed_files(self) -> list[Path]:
+        """What is told apart by `contents`, as far as it is there."""
+        # A review grows by itself, and the assignments say how far; predictions are of other items.
+        own = {self.files.contents, self.files.review, self.predictions}
+        folders = [(self._updates, f"[0-9]*/{self.files.labels.name}"), (self._updates, f"[0-9]*/{PROTOTYPES}")]
+        folders += [(self.folder / STATES, "[0-9]*.parquet"), (self.folder / FITS, "[0-9]*/*")]
+        found = {*self.files, *self.folder.glob("*.jsonl"), *(p for at, form in folders for p in at.glob(form))}
+        return sorted(path for path in found - own if path.is_file() and not is_temporary(path))
 
     def leftovers(self) -> list[Path]:
         """Temporary files and, of a finished run, the checkpoints of its rehearsals."""
@@ -124,6 +137,7 @@ class RunFolder:
         write_table(self.files.labels, table)
         # The configuration is written last: a folder with one is a run.
         write_toml(self.files.config, {"format": FORMAT, "run": decisive, "versions": versions()})
+        self.contents.list_anew()
 
     def check_same(self, config: dict[str, Any], ids: pa.StringArray) -> None:
         """Refuse a run of other settings, or of items that are not among `ids`, before anything is computed.
@@ -161,7 +175,7 @@ class RunFolder:
         """What decides the result of the run."""
         if not self.files.config.is_file():
             raise InputError(f"{self} is not a run directory (no {self.files.config.name}); give the --out of a run.")
-        described = read_toml(self.files.config)
+        described = read_toml(self.contents.held(self.files.config))
         if described.get("format") != FORMAT:
             raise InputError(
                 f"{self} was made by another version of ltgcd, whose runs this one can't read; run it again in a new "
@@ -181,4 +195,4 @@ class RunFolder:
         """Ids, labels and truth that the run was given, updates included."""
         if not self.files.labels.is_file():
             raise InputError(f"{self} has no {self.files.labels.name}, which says what was labelled; restore it.")
-        return read_run_labels(self.files.labels)
+        return read_run_labels(self.contents.held(self.files.labels))

@@ -1,6 +1,7 @@
 """The names of the files of a run directory: nobody else asks for them by name.
 
 =========================  =============================================================================================
+``contents.json``          which file is which: their checksums, see `ltgcd.run.contents`
 ``config.toml``            what decides the result, with checksums of what went in; a folder with one is a run
 ``split.parquet``          id, label and, for evaluation, y_true of every item; what people said later
 ``k_estimate.json``        the estimate of the number of classes, with its evidence
@@ -34,6 +35,7 @@ STATES, FITS = "states", "fits"
 class RunFiles(NamedTuple):
     """Where the files of a run are, whether they are there or not; `files_of` says which is which."""
 
+    contents: Path
     config: Path
     labels: Path
     estimate: Path
@@ -53,6 +55,7 @@ class RunFiles(NamedTuple):
 def files_of(folder: Path) -> RunFiles:
     """The files of the run in a folder."""
     return RunFiles(
+        contents=folder / "contents.json",
         config=folder / "config.toml",
         labels=folder / "split.parquet",
         estimate=folder / "k_estimate.json",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +21,22 @@ from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import LOCK, is_temporary, read_metadata
+from ltgcd.common.outputs import check_output
 from ltgcd.data.collection import UNLABELLED, positions
 from ltgcd.discovery.task import Hooks
+from ltgcd.export.publish import private_folder, publish
 from ltgcd.features.backbones import backbone_of
 from ltgcd.features.cache import FeatureStore, opened
 from ltgcd.features.views import CachedViews
 from ltgcd.review.corrections import edits_of
 from ltgcd.review.log import StaleError
 from ltgcd.review.refine import Refined, refine
+from ltgcd.review.state import Event, Review, replay, with_codes
 from ltgcd.run.directory import Run
 from ltgcd.run.labels import LABEL_CODES, codes_of_labels
 from ltgcd.run.predict import RunModel, load_run_model
 from ltgcd.run.relabel import standing
-from ltgcd.run.report import draw_again
+from ltgcd.run.report import draw_after, draw_again
 from ltgcd.run.reviewed import BY_REFINE, RunReview
 from ltgcd.run.train import Notify, calibration_note, config_of_run, described_calibrations, described_estimate, silent
 from ltgcd.run.update import features_of_run
@@ -52,22 +56,34 @@ class Proposal:
         What the fit took.
     """
 
-    def __init__(self, run: Run, held: RunReview, model: RunModel, refined: Refined, dim: int, seconds: float) -> None:
+    def __init__(
+        self,
+        run: Run,
+        held: RunReview,
+        later: list[Event],
+        model: RunModel,
+        refined: Refined,
+        x: NDArray[np.float32],
+        seconds: float,
+    ) -> None:
         self.run, self.refined, self.seconds = run, refined, seconds
-        self._seen, self._model, self._dim = (held.base, held.version), model, dim
+        self._held, self._later, self._model, self._x = held, later, model, x
 
     def keep(self, notify: Notify = silent) -> dict[str, Any]:
         """Let it take the place of what was before, all of it or nothing, and draw the page."""
         run, found = self.run, self.refined.found
+        if self._later:
+            self._held.act(self._later, "labels of an update")
+            self._later = []
         with run.lock("ltgcd refine"):
             held = RunReview.open(run)
-            if (held.base, held.version) != self._seen:
+            if (held.base, held.version) != (self._held.base, self._held.version):
                 raise StaleError(f"{run} was changed while it was fitted again; run 'ltgcd refine' once more.")
             fit = max([0, *run.fits()]) + 1
             names = dict(_class_pairs(self.refined.table))
             assert found.fitted is not None
             tensors, description = found.fitted.state()
-            kept: dict[str, Any] = {"dim": self._dim}
+            kept: dict[str, Any] = {"dim": self._x.shape[1]}
             kept["class_names"] = [names[int(code)] for code in self.refined.codes[: found.n_old]]
             kept |= {"codes": self.refined.codes.tolist(), "updates": run.updates}
             kept |= described_calibrations(found.calibrations)
@@ -77,13 +93,15 @@ class Proposal:
             if found.estimate is not None:
                 ids = self.refined.table.column("id").combine_chunks().filter(pa.array(~held.review.junk))
                 run.write_estimate(described_estimate(found.estimate, ids, found.n_old), fit)
+            if not run.files.features.is_file():  # a run of 'ltgcd train': now it can be drawn, and taken back
+                run.write_features(held.review.base.column("id").combine_chunks(), self._x)
             # A base needs a state to come back to, also if nothing was said about it.
             if held.base not in run.states():
                 held.keep_state()
             fresh = {"by": BY_REFINE, "fit": fit, "model_k": found.k, LABEL_CODES: _resolved(held)}
             table = held.next_base(self.refined.table, {**fresh, **calibration_note(found)})
             notify("drawing the report")
-            draw_again(run, None, None, silent)
+            draw_after(run, lambda: draw_again(run, None, None, silent), notify)
         return self.summary(table)
 
     def summary(self, table: pa.Table | None = None) -> dict[str, Any]:
@@ -132,16 +150,17 @@ def refine_run(
     with run.lock("ltgcd refine"):
         run.settle_labels()
     held = RunReview.open(run)
-    _take_up_later_labels(run, held)
+    later = _later_labels(run, held)
+    review = replay(held.review, later)
     model = load_run_model(run, weights)
-    table = held.review.base
+    table = review.base
     x = features_of_run(run, table, source)
     views, tail = None, None
     if config.regime == "last-stage":
         views, tail = _views(run, table, source), backbone_of(model.features or {}, weights).tail
     hooks = Hooks(notify=notify)
-    refined = refine(held.review, _source_codes(run, held), x, config, model.calibrations, hooks, views, tail)
-    return Proposal(run, held, model, refined, x.shape[1], time.perf_counter() - started)
+    refined = refine(review, _source_codes(run, review), x, config, model.calibrations, hooks, views, tail)
+    return Proposal(run, held, later, model, refined, x, time.perf_counter() - started)
 
 
 def undo_refine(run: Run, notify: Notify = silent) -> dict[str, Any]:
@@ -154,28 +173,45 @@ def undo_refine(run: Run, notify: Notify = silent) -> dict[str, Any]:
         held = RunReview.open(run)
         held.last_base()
         notify("drawing the report")
-        draw_again(run, None, None, silent)
+        draw_after(run, lambda: draw_again(run, None, None, silent), notify)
     return standing(run, RunReview.open(run))
 
 
-def copy_run(run: Run, out: Path) -> Run:
-    """A copy of a run in a folder that is not there, whole or not at all."""
+def refined_copy(
+    run: Run,
+    out: Path,
+    *,
+    source: Path | None = None,
+    weights: Path | None = None,
+    notify: Notify = silent,
+    show: Callable[[Proposal], None] = lambda _proposal: None,
+) -> dict[str, Any]:
+    """What ``ltgcd refine --out`` does: the next fit in a copy of the run, which is there when all of it is.
+
+    `show` is given the proposal before it is kept; for the rest see `refine_run`.
+    """
     if os.path.lexists(out):
         raise InputError(f"{out} is there already, and nothing is overwritten; give another --out, or remove it.")
-    half = out.with_name(f".{out.name}.{os.getpid()}.half")
-    shutil.rmtree(half, ignore_errors=True)
-    try:
-        with run.lock("ltgcd refine"):
-            ignored = {LOCK, run.files.predictions.name}
-            shutil.copytree(
-                run.folder,
-                half,
-                ignore=lambda folder, names: [n for n in names if n in ignored or is_temporary(Path(folder) / n)],
-            )
-        half.rename(out)
-    finally:
-        shutil.rmtree(half, ignore_errors=True)
-    return Run.open(out)
+    check_output(out, None, (source,))
+    with private_folder(out) as folder:
+        copy = _copied(run, folder / run.folder.resolve().name)
+        proposal = refine_run(copy, source=source, weights=weights, notify=notify)
+        show(proposal)
+        result = proposal.keep(notify)
+        publish([(copy.folder, out)])
+    return {**result, "report": str(Run(out).report), "run": str(out)}
+
+
+def _copied(run: Run, folder: Path) -> Run:
+    """A copy of a run in a new folder."""
+    ignored = {LOCK, run.files.predictions.name}
+    with run.lock("ltgcd refine"):
+        shutil.copytree(
+            run.folder,
+            folder,
+            ignore=lambda at, names: [n for n in names if n in ignored or is_temporary(Path(at) / n)],
+        )
+    return Run.open(folder)
 
 
 # ---------------------------------------------------------------- parts
@@ -186,12 +222,12 @@ def _class_pairs(table: pa.Table) -> list[tuple[int, str]]:
     return list(zip(held["codes"], held["names"], strict=True))
 
 
-def _source_codes(run: Run, held: RunReview) -> NDArray[np.int64]:
+def _source_codes(run: Run, review: Review) -> NDArray[np.int64]:
     """Codes of the labels that the collection came with (N,), -1 without."""
-    labels, ids = run.labels(), held.review.base.column("id").combine_chunks()
+    labels, ids = run.labels(), review.base.column("id").combine_chunks()
     at = positions(ids, labels.ids, f"the labels of {run}", "restore them")
-    note = read_metadata(held.review.base.schema)
-    codes = codes_of_labels(labels.class_names, note, held.review.classes)
+    note = read_metadata(review.base.schema)
+    codes = codes_of_labels(labels.class_names, note, review.classes)
     return np.asarray(np.append(codes, UNLABELLED)[labels.y[at]], dtype=np.int64)
 
 
@@ -201,17 +237,15 @@ def _resolved(held: RunReview) -> list[int]:
     return [held.review.target(code) if code != UNLABELLED else code for code in codes]
 
 
-def _take_up_later_labels(run: Run, held: RunReview) -> None:
-    """Labels that came with an update, of items that the run had already, are said now, where nobody said otherwise."""
+def _later_labels(run: Run, held: RunReview) -> list[Event]:
+    """Labels that came with an update, of items that the run had already, where nobody said otherwise: said now."""
     later = run.later_labels()
     if not len(later):
-        return
+        return []
     at = pc.index_in(later.column("id").combine_chunks(), held.review.base.column("id").combine_chunks())
     rows = at.to_numpy(zero_copy_only=False)
     free = np.array([not np.isnan(row) and not held.review.given[int(row)] for row in rows.astype(np.float64)])
-    edits = edits_of(later.filter(pa.array(free)), held.review)
-    if edits.events:
-        held.act(edits.events, "labels of an update")
+    return with_codes(held.review, edits_of(later.filter(pa.array(free)), held.review).events)
 
 
 def _views(run: Run, table: pa.Table, source: Path | None) -> CachedViews:

@@ -11,9 +11,12 @@ from typing import Any
 import pyarrow as pa
 
 from ltgcd.common.errors import InputError
-from ltgcd.review.corrections import edits_of, read_corrections
+from ltgcd.review.corrections import Edits, edits_of, read_corrections
+from ltgcd.review.log import StaleError
 from ltgcd.run.directory import Run
 from ltgcd.run.reviewed import BY_REFINE, RunReview
+
+ATTEMPTS = 5  # at saying something about a run of which others say something at the same time
 
 
 def relabel_run(run: Run, corrections: Path | pa.Table, author: str = "") -> dict[str, Any]:
@@ -26,12 +29,26 @@ def relabel_run(run: Run, corrections: Path | pa.Table, author: str = "") -> dic
         ``refused``: every row that can't be applied, with the reason.
     """
     table = read_corrections(corrections) if isinstance(corrections, Path) else corrections
-    held = RunReview.open(run)
-    edits = edits_of(table, held.review)
+    held, edits = _said(run, table, author)
     if edits.events:
-        held.act(edits.events, author)
         _write(run, held, "ltgcd relabel")
     return {"events": len(edits.events), **edits.counts, "refused": edits.refused, **standing(run, held)}
+
+
+def _said(run: Run, table: pa.Table, author: str) -> tuple[RunReview, Edits]:
+    """Keep corrections as one action; where somebody was faster, they are about what the run says then."""
+    for attempt in range(ATTEMPTS):
+        held = RunReview.open(run)
+        edits = edits_of(table, held.review)
+        try:
+            if edits.events:
+                held.act(edits.events, author)
+        except StaleError:
+            if attempt == ATTEMPTS - 1:
+                raise
+        else:
+            break
+    return held, edits
 
 
 def undo_relabel(run: Run, n: int = 1) -> dict[str, Any]:

@@ -135,6 +135,17 @@ def report_run(
         return draw_again(run, source, features, progress)
 
 
+def draw_after(run: Run, draw: Callable[[], object], notify: Callable[[str], None]) -> None:
+    """Draw the page of labels that are written already: if it can't be drawn, they count all the same, and it is said.
+
+    The next ``ltgcd report`` draws it.
+    """
+    try:
+        draw()
+    except InputError as error:
+        notify(f"The labels are kept, but the page could not be drawn ({error}); then run 'ltgcd report {run}'.")
+
+
 def draw_again(
     run: Run,
     source: Path | None,

@@ -25,6 +25,7 @@ from ltgcd.run.labels import LABEL_CODES, codes_of_labels
 if TYPE_CHECKING:
     from ltgcd.run.directory import Run
 
+LAST_EVENT = "last_event"  # in the note of the assignments: the digest of the last event that is in them
 BY_REFINE = "refine"  # how a base came about, in the note of the assignments
 PATIENCE = 5.0  # seconds that an edit waits for another process that is writing
 REMEMBERED = 16  # states that an undo need not make again
@@ -35,11 +36,26 @@ def with_review(run: Run, table: pa.Table) -> pa.Table:
     log, note = EventLog(run.files.review), read_metadata(table.schema)
     version = log.version()
     if version <= int(note.get("events", 0)):
-        return table
+        return table  # all that was said is in it, also if the log is gone
+    check_log(run, note)
     base = int(note.get("base", 0))
     if base not in run.states():  # it was about to be kept for the first event, which never came
         return table
-    return _noted(_replayed(run, base, log.kept(base)), version)
+    return _noted(_replayed(run, base, log.kept(base)), log, version)
+
+
+def check_log(run: Run, note: dict[str, Any] | None = None) -> None:
+    """Refuse a log of events that is not the one which the assignments were written with, or an older one of it."""
+    note = run.written_note() if note is None else note
+    events, digest = int(note.get("events", 0)), note.get(LAST_EVENT)
+    if not events:
+        return
+    log = EventLog(run.files.review)
+    if log.version() < events or (digest is not None and log.digest(events) != digest):
+        raise InputError(
+            f"{run.files.review} is missing, of another run or older than the labels, which were written after "
+            f"{events} events; restore it from a copy."
+        )
 
 
 def base_table(run: Run, table: pa.Table) -> pa.Table:
@@ -68,10 +84,15 @@ def next_code(kept: Sequence[Kept]) -> int:
     return max(codes) + 1
 
 
-def _noted(review: Review, version: int) -> pa.Table:
-    """The labels as they are after the last event of the log."""
+def _noted(review: Review, log: EventLog, version: int) -> pa.Table:
+    """The labels as they are after an event of the log."""
     table = review.table()
-    return with_metadata(table, {**read_metadata(table.schema), "events": version})
+    return with_metadata(table, {**read_metadata(table.schema), **_last(log, version)})
+
+
+def _last(log: EventLog, version: int) -> dict[str, Any]:
+    """The last event that labels are with, for their note."""
+    return {"events": version, LAST_EVENT: log.digest(version)}
 
 
 class RunReview:
@@ -103,6 +124,7 @@ class RunReview:
         written = self.run.written_assignments()
         self.base = int(read_metadata(written.schema).get("base", 0))
         self.applied = int(read_metadata(written.schema).get("events", 0))
+        check_log(self.run, read_metadata(written.schema))
         self.version = self.log.version()
         self._kept = self.log.kept(self.base)
         self._states: dict[tuple[int, ...], Review] = {}
@@ -238,7 +260,7 @@ class RunReview:
         """Write the labels as they are now to the assignments, for who has the lock of the run; these are returned."""
         if not self.pending:
             return self.run.written_assignments()
-        table = _noted(self.review, self.version)
+        table = _noted(self.review, self.log, self.version)
         self.run.write_assignments(table)
         self.applied = self.version
         return table
@@ -249,7 +271,7 @@ class RunReview:
         before = note.get("before")
         if before is None or before not in self.run.states():
             raise InputError(f"{self.run} has no earlier state to go back to.")
-        table = _noted(_replayed(self.run, before, self.log.kept(before)), self.log.version())
+        table = _noted(_replayed(self.run, before, self.log.kept(before)), self.log, self.log.version())
         self.run.write_assignments(table)
         self.refresh()
         return table
@@ -262,7 +284,7 @@ class RunReview:
         number = max([self.base, *self.run.states()]) + 1
         held = read_metadata(table.schema)
         table = with_metadata(
-            table, {**held, **note, "base": number, "before": self.base, "events": self.log.version()}
+            table, {**held, **note, "base": number, "before": self.base, **_last(self.log, self.log.version())}
         )
         self.run.write_state(number, table)
         self.run.write_assignments(table)

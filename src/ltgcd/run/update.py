@@ -12,6 +12,7 @@ of its own. Labels of items that the run has already change nothing now; they ar
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from ltgcd.run.items import Features
 from ltgcd.run.labels import LABEL_CODES, codes_of_labels, names_unheard_of
 from ltgcd.run.made_classes import with_made_classes
 from ltgcd.run.predict import RunModel, embed_new, load_run_model, model_views
-from ltgcd.run.report import draw_report, gone_sentence, shown_in_order
+from ltgcd.run.report import draw_after, draw_report, gone_sentence, shown_in_order
 from ltgcd.run.reviewed import RunReview
 from ltgcd.run.train import Notify, silent, vectors
 from ltgcd.training.methods import method_names
@@ -108,7 +109,7 @@ def _update(
         shown, gone = shown_in_order(run, ids, run.items())
         if gone:
             notify(gone_sentence(run, gone, len(ids)))
-        draw_report(run, table, x, shown)
+        draw_after(run, partial(draw_report, run, table, x, shown), notify)
     status = table.column("status").to_numpy(zero_copy_only=False)[len(before) :]
     return {
         "n": len(source.collection),

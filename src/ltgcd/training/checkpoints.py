@@ -50,10 +50,22 @@ class Checkpoints:
     ----------
     folder : path
         Where they are kept; it belongs to this run alone, and need not be there yet.
+    owner : str
+        Which run that is: a checkpoint of another one, or of another stage or epoch of the same, is not taken for this.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, owner: str = "") -> None:
+        self.folder, self.owner = folder, owner
+
+    def read(self, path: Path) -> tuple[dict[str, torch.Tensor], dict[str, float | int | str | None]]:
+        """Read a checkpoint, or say in a sentence that it is damaged, or not the one that was written there."""
+        tensors, note = read_tensors(path)
+        if note.get("place", self._place(path)) != self._place(path):
+            raise InputError(f"{path} is of another run, stage or epoch; train again in a new folder.")
+        return tensors, note
+
+    def _place(self, path: Path) -> str:
+        return f"{self.folder.name}/{path.name} {self.owner}"
 
     def save(self, epoch: int, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
         """Keep weights and momentum after an epoch, and drop all checkpoints but this and the one before.
@@ -66,7 +78,7 @@ class Checkpoints:
             if momentum is not None:
                 tensors[f"momentum.{number}"] = momentum
         path = self.folder / f"epoch-{epoch:05d}.safetensors"
-        write_tensors(path, tensors, {"epoch": epoch})
+        write_tensors(path, tensors, {"epoch": epoch, "place": self._place(path)})
         epochs = self._epochs()
         kept = epochs[: epochs.index(path) + 1][-KEPT:]
         for other in epochs:
@@ -81,7 +93,7 @@ class Checkpoints:
         epochs = self._epochs()
         for place, path in reversed(list(enumerate(epochs))):
             try:
-                tensors, note = read_tensors(path)
+                tensors, note = self.read(path)
             except InputError:
                 before = epochs[place - 1].name if place else "the beginning"
                 notify(f"{path} is damaged; training goes on from {before}")
@@ -105,16 +117,16 @@ class Checkpoints:
         path = self.folder / BEST
         if path.is_file() and score is not None:
             try:
-                best = read_tensors(path)[1]["score"]
+                best = self.read(path)[1]["score"]
             except InputError:
                 best = None
             if best is not None and float(best) >= score:
                 return
-        write_tensors(path, dict(model.state_dict()), {"epoch": epoch, "score": score})
+        write_tensors(path, dict(model.state_dict()), {"epoch": epoch, "score": score, "place": self._place(path)})
 
     def load_best(self, model: nn.Module) -> None:
         """Load the best weights into the model."""
-        model.load_state_dict(read_tensors(self.folder / BEST)[0])
+        model.load_state_dict(self.read(self.folder / BEST)[0])
 
     def _epochs(self) -> list[Path]:
         return sorted(self.folder.glob("epoch-*.safetensors"))
