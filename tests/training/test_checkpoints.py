@@ -221,9 +221,25 @@ def test_the_best_is_kept_the_first_of_equals(tmp_path: Path) -> None:
             next(model.parameters()).add_(1)
         weights.append([t.clone() for t in model.state_dict().values()])
         Checkpoints(tmp_path).save_best(epoch, model, score)
-    assert read_tensors(tmp_path / "best.safetensors")[1] == {"epoch": 2, "score": 60.0}
+    noted = read_tensors(tmp_path / "best.safetensors")[1]
+    assert (noted["epoch"], noted["score"]) == (2, 60.0)
     Checkpoints(tmp_path).load_best(model)
     assert same(list(model.state_dict().values()), weights[1])
+
+
+def test_a_checkpoint_of_another_run_stage_or_epoch_is_not_taken(tmp_path: Path) -> None:
+    model, optimiser = trained(0)
+    here, there = Checkpoints(tmp_path / "main", "a"), Checkpoints(tmp_path / "other", "b")
+    for one in (here, there):
+        one.save(1, model, optimiser)
+        one.save(2, model, optimiser)
+    newest, before = (here.folder / f"epoch-0000{n}.safetensors" for n in (2, 1))
+    for foreign in (there.folder / newest.name, before):
+        newest.write_bytes(foreign.read_bytes())
+        with pytest.raises(InputError, match="another run, stage or epoch"):
+            here.read(newest)
+        assert here.load(model, optimiser, silent) == 1, "training goes on from the one before"
+    assert Checkpoints(tmp_path / "main", "b").load(model, optimiser, silent) == 0
 
 
 def test_without_a_score_the_last_counts_and_damage_is_replaced(tmp_path: Path) -> None:
