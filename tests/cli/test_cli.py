@@ -7,13 +7,17 @@ import os
 import resource
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import typer
 
 from conftest import call_cli, run_cli
+from ltgcd.cli import GROUPS, app
+from ltgcd.cli.doctor import advice
 from ltgcd.data.digits import digits_source
 from ltgcd.data.sources import write_source
 
@@ -124,7 +128,26 @@ def test_without_truth_the_scores_are_null(npz, tmp_path: Path) -> None:
     assert call_cli("evaluate", tmp_path / "run").code == 2
 
 
-@pytest.mark.parametrize("command", ["demo", "split", "evaluate", "inspect", "estimate-k", "train", "datasets"])
+def test_every_command_is_in_one_group_of_the_help() -> None:
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(typer.main.get_command(app).commands)
+    told = call_cli("--help").out
+    assert all(f"\n{title}:\n" in told for title in GROUPS)
+    assert max(map(len, told.splitlines())) <= 80
+
+
+def test_doctor_tells_what_is_here_and_what_is_not(tmp_path: Path) -> None:
+    done = call_cli("doctor", "--data", tmp_path, "--json")
+    assert done.code == 0
+    assert done.json["packages"]["torch"] == version("torch") and done.json["extras"]["review"] is True
+    assert done.json["datasets"] == [] and done.json["free_bytes"] > 0
+    poor = {**done.json, "packages": {"numpy": "2.0", "torch": None}, "on_path": None, "free_bytes": 10}
+    missing, path, disk = advice(poor)
+    assert "torch" in missing and "numpy" not in missing and "-m ltgcd" in path and "1 GiB" in disk
+    assert advice({**poor, "packages": {"numpy": "2.0"}, "on_path": "/bin/ltgcd", "free_bytes": 2**40}) == []
+
+
+@pytest.mark.parametrize("command", sorted(name for names in GROUPS.values() for name in names))
 def test_help_has_examples(command: str) -> None:
     done = call_cli(command, "--help")
     assert done.code == 0
@@ -175,8 +198,6 @@ def test_a_command_called_from_python_leaves_signals_as_they_are(npz) -> None:
     import signal
 
     from typer.testing import CliRunner
-
-    from ltgcd.cli import app
 
     before = signal.getsignal(signal.SIGTERM)
     assert CliRunner().invoke(app, ["inspect", str(npz())]).exit_code == 0

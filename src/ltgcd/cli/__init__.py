@@ -8,14 +8,40 @@ import sys
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
-from ltgcd.cli import bench, check, common, data, discovery, output, refine, review, run
+from ltgcd.cli import bench, check, common, data, discovery, doctor, output, refine, review, run
 from ltgcd.common.processes import is_first_process
+
+# The commands in the order in which people need them.
+GROUPS = {
+    "Begin": ("demo", "doctor"),
+    "Use it": ("discover", "review", "relabel", "refine", "update", "export", "report", "check"),
+    "Step by step": ("inspect", "embed", "estimate-k", "train", "predict", "evaluate"),
+    "Research": ("datasets", "split", "bench"),
+}
+
+
+LONGEST = 200  # characters of a command's line in the help page: its first sentence, wrapped and not cut
+
+
+class Grouped(TyperGroup):
+    """A help page that lists the commands by what they are for."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - click's own types
+        """A section for each group, with a line for each command."""
+        for title, names in GROUPS.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name, one.get_short_help_str(LONGEST)) for name, one in commands if one is not None]
+                )
+
 
 app = typer.Typer(
     name="ltgcd",
+    cls=Grouped,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -57,6 +83,7 @@ app.command()(run.evaluate)
 app.command("report")(output.report_page)
 app.command()(output.export)
 app.command()(check.check)
+app.command()(doctor.doctor)
 app.command()(bench.bench)
 
 
