@@ -238,8 +238,10 @@ def test_a_checkpoint_of_another_run_stage_or_epoch_is_not_taken(tmp_path: Path)
         newest.write_bytes(foreign.read_bytes())
         with pytest.raises(InputError, match="another run, stage or epoch"):
             here.read(newest)
-        assert here.load(model, optimiser, silent) == 1, "training goes on from the one before"
-    assert Checkpoints(tmp_path / "main", "b").load(model, optimiser, silent) == 0
+        told: list[str] = []
+        assert here.load(model, optimiser, told.append) == 1, "training goes on from the one before"
+        assert len(told) == 1
+    assert Checkpoints(tmp_path / "main", "b").load(model, optimiser, told.append) == 0
 
 
 def test_without_a_score_the_last_counts_and_damage_is_replaced(tmp_path: Path) -> None:
