@@ -177,6 +177,16 @@ class Workshop:
             figures["lambda"] |= {name: round(lines[-1][name], 2) for name in ("confident", "dense", "selected")}
             figures["lambda_by_epoch"] = [round(line["selected"], 2) for line in lines]
         epochs = run.epochs()
+        if lines and (drawn := next((line for line in reversed(epochs) if "n_selected" in line), None)):
+            # What the last epoch really drew from: items, λ by pseudo label and, for evaluation, by truth.
+            figures["sets"] = {
+                name: {
+                    "items": drawn[f"n_{name}"],
+                    "lambda_pseudo": drawn[f"lambda_{name}"],
+                    "lambda_true": round(lines[-1][name], 2),
+                }
+                for name in ("confident", "dense", "selected")
+            }
         if epochs:
             spent = [sum(line[name] for line in epochs) for name in ("seconds_selection", "seconds")]
             figures["selection_share"] = round(spent[0] / max(spent[1], 1e-9), 3)

@@ -114,7 +114,7 @@ def _found(
     records: Records,
     seeds: int,
 ) -> Found:
-    values, which, minutes = [], [], []
+    values, which, minutes, sets = [], [], [], []
     for seed in range(seeds):
         record = records.get(cell_of(table, column, row, settings, backbone, regime, seed).key)
         if record is not None and (shown := _shown(row, record)) is not None:
@@ -122,7 +122,9 @@ def _found(
             which.append(seed)
             if record.get("minutes") is not None:
                 minutes.append(float(record["minutes"]))
-    return Found(values, which, minutes)
+            if "sets" in record:
+                sets.append(record["sets"])
+    return Found(values, which, minutes, sets)
 
 
 def _shown(row: Row, record: dict[str, Any]) -> list[float | None] | None:
@@ -156,11 +158,25 @@ def _part(table: Table, column: Column, found: dict[str, Found]) -> list[str]:
         measured = heads.get(shows, ["λ"])
         places = _places(rows, column, found) if table.compare and paper else {}
         extra = ["minutes"] if shows == "accuracy" else []
-        columns = ["", *measured, "seeds", *extra, *(["the paper"] if paper else []), *(["order"] if places else [])]
+        drawn = (
+            ["items in S_conf, S_dens, S", "λ(S) by pseudo label, by truth"]
+            if any(found[r.id].sets for r in rows)
+            else []
+        )
+        columns = [
+            "",
+            *measured,
+            *drawn,
+            "seeds",
+            *extra,
+            *(["the paper"] if paper else []),
+            *(["order"] if places else []),
+        ]
         text += [*([""] if text else []), "| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
         for row in rows:
             one = found[row.id]
-            line = [row.title, *_figures(row, one, len(measured)), ", ".join(map(str, one.seeds)) or "–"]
+            line = [row.title, *_figures(row, one, len(measured))]
+            line += [*(_drawn(one) if drawn else []), ", ".join(map(str, one.seeds)) or "–"]
             if extra:
                 line.append(f"{np.mean(one.minutes):.1f}" if one.minutes else "–")
             if paper:
@@ -193,6 +209,15 @@ def _figures(row: Row, one: Found, width: int) -> list[str]:
     if row.shows == "lambda_epochs":
         return [", ".join(f"{np.mean(epoch):.1f}" for epoch in zip(*one.values, strict=False))]
     return [_spread([v for v in values if v is not None]) for values in zip(*one.values, strict=True)]
+
+
+def _drawn(one: Found) -> list[str]:
+    """What the last epoch drew from, mean over the seeds that recorded it: sizes of the sets, and λ of S."""
+    if not one.sets:
+        return ["–", "–"]
+    items = [np.mean([sets[name]["items"] for sets in one.sets]) for name in ("confident", "dense", "selected")]
+    imbalance = [np.mean([sets["selected"][name] for sets in one.sets]) for name in ("lambda_pseudo", "lambda_true")]
+    return [", ".join(f"{n:,.0f}" for n in items), ", ".join(f"{value:.1f}" for value in imbalance)]
 
 
 def _spread(values: list[float]) -> str:

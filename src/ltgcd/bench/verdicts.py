@@ -23,11 +23,15 @@ LEVEL = 0.95
 
 
 class Found(NamedTuple):
-    """The figures of a row in a column: a line for each finished seed, a column for each figure; and the minutes."""
+    """The figures of a row in a column: a line for each finished seed, a column for each figure.
+
+    And the minutes that it took, and the sets that the last epoch drew from, where they were recorded.
+    """
 
     values: list[list[float | None]]
     seeds: list[int]
     minutes: list[float]
+    sets: Sequence[dict[str, Any]] = ()
 
 
 class Noise(NamedTuple):
