@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ltgcd.bench.render import _part
 from ltgcd.bench.tables import Claim, Column, Row, Shows, Table, read_tables
 from ltgcd.bench.verdicts import Found, Noise, verdict
 
@@ -81,6 +82,24 @@ def test_imbalances_are_compared_by_their_ratio() -> None:
     table = table_of(FALLS, shows="lambda_selected")
     figures = (200.0, 22.0, 2.42), (100.0, 10.0, 1.0)
     assert "reproduced (22.0 → 10.0; noise × 1.27, 3 seeds)" in said(FALLS, *figures, table=table)
+
+
+def test_what_an_epoch_drew_from_stands_beside_its_row() -> None:
+    """Means over the seeds that recorded it, by hand; a row that recorded nothing has none."""
+    table = table_of(FALLS)
+    column = table.columns[0]
+    drawn = [
+        {
+            "confident": {"items": 100, "lambda_pseudo": 9.0, "lambda_true": 9.0},
+            "dense": {"items": dense, "lambda_pseudo": 2.0, "lambda_true": 2.0},
+            "selected": {"items": dense, "lambda_pseudo": 2.0, "lambda_true": true},
+        }
+        for dense, true in ((10, 3.0), (30, 4.0))
+    ]
+    mine = {"high": found(60, 61)._replace(sets=drawn), "middle": found(50), "low": found()}
+    high, middle = [line for line in _part(table, column, mine) if line.startswith(("| high", "| middle"))]
+    assert "| 100, 20, 20 | 2.0, 3.5 |" in high
+    assert middle.split(" | ")[4:6] == ["–", "–"]
 
 
 def test_one_seed_is_said_so() -> None:

@@ -158,11 +158,8 @@ def _part(table: Table, column: Column, found: dict[str, Found]) -> list[str]:
         measured = heads.get(shows, ["λ"])
         places = _places(rows, column, found) if table.compare and paper else {}
         extra = ["minutes"] if shows == "accuracy" else []
-        drawn = (
-            ["items in S_conf, S_dens, S", "λ(S) by pseudo label, by truth"]
-            if any(found[r.id].sets for r in rows)
-            else []
-        )
+        recorded = shows == "accuracy" and any(found[row.id].sets for row in rows)
+        drawn = ["items in S_conf, S_dens, S", "λ(S) by pseudo label, by truth"] if recorded else []
         columns = [
             "",
             *measured,
