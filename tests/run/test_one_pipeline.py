@@ -1,4 +1,6 @@
-"""Command and Python give the same answer to the last bit, whatever the order of the rows and the names of classes."""
+"""The same answer to the last bit from command and Python, of ``discover`` and ``update``, on three kinds of source:
+whatever the order of the rows, the names and numbers of classes, the number of threads and of worker processes.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,26 @@ Rows = dict[str, tuple[str, str, float]]  # name, status, confidence by item
 RENAMED = {"red": "zebra", "green": "apple", "0": "seven", "1": "a", "2": "z", "3": "m", "4": "b", "5": "k"}
 
 
-def command(source: Path, out: Path, **environment: str) -> tuple[dict[str, Any], Rows]:
-    arguments = ("discover", source, "--out", out, "--image-size", "32", "--json")
+def command(source: Path, out: Path, *more: object, **environment: str) -> tuple[dict[str, Any], Rows]:
+    arguments = ("discover", source, "--out", out, "--image-size", "32", *more, "--json")
     done = run_cli(*arguments, **environment) if environment else call_cli(*arguments)
     assert done.code == 0, done.err
     return done.json, rows_of(out)
+
+
+def updated(run: Path, new: Path, **environment: str) -> tuple[int, Rows]:
+    """Number of classes and all rows after an update, which changes none of the old ones."""
+    before, arguments = rows_of(run), ("update", run, new, "--json")
+    done = run_cli(*arguments, **environment) if environment else call_cli(*arguments)
+    assert done.code == 0, done.err
+    after = rows_of(run)
+    assert {name: after[name] for name in before} == before
+    assert len(after) - len(before) == done.json["n_added"] > 0
+    return done.json["k"], after
+
+
+def renamed(rows: Rows, ids: dict[str, str]) -> Rows:
+    return {ids.get(i, i): (RENAMED.get(name, name), *rest) for i, (name, *rest) in rows.items()}
 
 
 def rows_of(run: Path) -> Rows:
@@ -57,8 +74,13 @@ def check_same(one: tuple[dict[str, Any], Rows], two: tuple[dict[str, Any], Rows
     """The second is the first with other ids and RENAMED classes."""
     names = ("k", "low", "high", "known", "novel", "unsure", "calibration_error")
     assert [one[0][name] for name in names] == [two[0][name] for name in names]
-    expected = {ids.get(i, i): (RENAMED.get(name, name), *rest) for i, (name, *rest) in one[1].items()}
-    assert {i: tuple(row) for i, row in expected.items()} == two[1]
+    assert renamed(one[1], ids) == two[1]
+
+
+def check_updates(one: Path, two: Path, new: Path, other: Path, ids: dict[str, str]) -> None:
+    """Two runs, the second with other ids and RENAMED classes, say the same of the same new items in another order."""
+    k, rows = updated(one, new)
+    assert (k, renamed(rows, ids)) == updated(two, other, OMP_NUM_THREADS="2")
 
 
 def test_embeddings(tmp_path: Path) -> None:
@@ -72,26 +94,51 @@ def test_embeddings(tmp_path: Path) -> None:
     ids = np.array(held.ids.to_pylist())
     np.savez(tmp_path / "two.npz", x=held.items.x[order], y=held.y[order], ids=ids[order], class_names=np.array(names))
     check_same(one, command(tmp_path / "two.npz", tmp_path / "two", OMP_NUM_THREADS="2"), {})
+    later = whole.collection.select(np.arange(1, len(whole.collection), 9))
+    x, ids = later.items.x, np.array(later.ids.to_pylist())
+    for name, rows in (("new", np.arange(len(x))), ("other", np.random.RandomState(1).permutation(len(x)))):
+        np.savez(tmp_path / f"{name}.npz", x=x[rows], ids=ids[rows])
+    check_updates(tmp_path / "one", tmp_path / "two", tmp_path / "new.npz", tmp_path / "other.npz", {})
 
 
 def test_a_folder_of_images(tmp_path: Path) -> None:
     random = np.random.RandomState(0)
     moved: dict[str, str] = {}
-    for number in range(60):
+    for number in range(75):
         kind = ("red", "green", "blue")[number % 3]
         shade = {"red": (200, 60, 60), "green": (60, 200, 60), "blue": (60, 60, 200)}[kind]
         pixels = np.clip(np.array(shade) + random.normal(0, 40, (24, 24, 3)), 0, 255).astype(np.uint8)
         folder = kind if kind != "blue" and number < 30 else "unlabelled"
         first = f"{folder}/{number:02d}.png"
-        second = f"{RENAMED.get(folder, folder)}/{(number * 7) % 60:02d}.png"  # another order of names
+        second = f"{RENAMED.get(folder, folder)}/{(number * 7) % 75:02d}.png"  # another order of names
         moved[first] = second
         for root, name in (("one", first), ("two", second)):
-            path = tmp_path / root / name
+            path = tmp_path / (root if number < 60 else f"{root}-new") / name
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(pixels).save(path)
     one = command(tmp_path / "one", tmp_path / "run-one")
     check_python(*one, tmp_path / "run-one")
-    check_same(one, command(tmp_path / "two", tmp_path / "run-two", OMP_NUM_THREADS="2"), moved)
+    two = command(tmp_path / "two", tmp_path / "run-two", "--workers", 2, OMP_NUM_THREADS="2")
+    check_same(one, two, moved)
+    check_updates(tmp_path / "run-one", tmp_path / "run-two", tmp_path / "one-new", tmp_path / "two-new", moved)
+
+
+def test_openvino_gives_the_same_labels(tmp_path: Path) -> None:
+    """It rounds otherwise, so that confidences may differ; labels only where two classes are as good."""
+    pytest.importorskip("openvino", reason="OpenVINO is not installed")
+    random = np.random.RandomState(0)
+    for number in range(45):
+        shade = np.zeros(3) + 60
+        shade[number % 3] = 200
+        pixels = np.clip(shade + random.normal(0, 40, (24, 24, 3)), 0, 255).astype(np.uint8)
+        folder = ("red", "green", "unlabelled")[number % 3] if number < 24 else "unlabelled"
+        (tmp_path / "source" / folder).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(tmp_path / "source" / folder / f"{number:02d}.png")
+    found = []
+    for engine in ("torch", "openvino"):
+        done, rows = command(tmp_path / "source", tmp_path / engine, "--engine", engine, "--k", 3)
+        found.append((done["k"], {name: row[:2] for name, row in rows.items()}))
+    assert found[0] == found[1]
 
 
 def test_texts(tmp_path: Path) -> None:
@@ -103,17 +150,21 @@ def test_texts(tmp_path: Path) -> None:
         "blue": ["how", "do", "i", "change", "the", "address", "of", "my", "account"],
     }
     lines = []
-    for number in range(90):
+    for number in range(108):
         kind = ("red", "green", "blue")[number % 3]
         text = " ".join(random.permutation(words[kind])[: random.randint(3, 9)]) + "!" * (number // 3 % 4)
         lines.append((f"t{number:02d}", text, kind if kind != "blue" and number < 45 else ""))
-    order = random.permutation(len(lines))
+    order = random.permutation(90)
     for name, rows in (
-        ("one", lines),
+        ("one", lines[:90]),
         ("two", [(lines[i][0], lines[i][1], RENAMED.get(lines[i][2], lines[i][2])) for i in order]),
+        ("new", lines[90:]),
+        ("other", lines[:89:-1]),
     ):
         with (tmp_path / f"{name}.csv").open("w", newline="") as file:
             csv.writer(file).writerows([("id", "text", "label"), *rows])
     one = command(tmp_path / "one.csv", tmp_path / "run-one")
     check_python(*one, tmp_path / "run-one")
-    check_same(one, command(tmp_path / "two.csv", tmp_path / "run-two", OMP_NUM_THREADS="2"), {})
+    two = command(tmp_path / "two.csv", tmp_path / "run-two", "--workers", 2, OMP_NUM_THREADS="2")
+    check_same(one, two, {})
+    check_updates(tmp_path / "run-one", tmp_path / "run-two", tmp_path / "new.csv", tmp_path / "other.csv", {})
