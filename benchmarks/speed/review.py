@@ -2,10 +2,12 @@
 
     python benchmarks/speed/review.py                        # 100,000 items
     python benchmarks/speed/review.py --n 1000000 --d 32     # "usable" with a million
+    python benchmarks/speed/review.py --browser              # the page in Chromium, too: first view, frames of the map
 
 The first state is timed from the first look at the run directory; the others are the median and the slowest of ten,
 from the request to the last byte of the answer, and the CPU time of page and server together, which other work on the
-machine does not change much. Every edit is on the disk before it is answered.
+machine does not change much. Every edit is on the disk before it is answered. Edits go on and on, as a person's do, of
+other items each time; the log has more than a hundred events at the end.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import argparse
 import http.client
 import json
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -30,6 +33,7 @@ from tests.server.synthetic import make_run
 from ltgcd.server.serve import open_server
 
 TIMES = 10
+LASSO = 50_000  # items
 
 
 class Page:
@@ -68,6 +72,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=100_000)
     parser.add_argument("--d", type=int, default=64)
     parser.add_argument("--classes", type=int, default=200)
+    parser.add_argument("--browser", action="store_true")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         run = Path(place) / "run"
@@ -94,19 +99,107 @@ def main() -> None:
         timed("grow", lambda _n: page.ask(f"/api/grow?code={code}&limit=24"))
         timed("search", lambda n: page.ask(f"/api/search?q=00{n}2"))
         timed("audit", lambda _n: page.ask(f"/api/audit?code={code}"))
-        one = [{"op": "assign", "rows": rows, "code": code}]
-        timed("accept a class", lambda _n: page.ask("/api/act", events=one))
+        timed("history", lambda _n: page.ask("/api/history?limit=200"))
+        timed("labels as a file", lambda _n: page.ask("/api/export"))
+        started, cpu = time.perf_counter(), time.process_time()
+        page.ask("/api/act", events=[{"op": "junk", "rows": rows[-1:]}])
+        wall, busy = 1000 * (time.perf_counter() - started), 1000 * (time.process_time() - cpu)
+        print(f"{'the first edit of all, junk':34}{wall:9.1f}{wall:11.1f}{busy:8.1f}", flush=True)
+        by_size = sorted(state["classes"], key=lambda one: -one["size"])
+        large = [one["code"] for one in by_size[:TIMES]]
+        members = {c: np.frombuffer(page.ask(f"/api/rows?code={c}"), "<i4").tolist() for c in large}
+        n_large = int(np.median([len(part) for part in members.values()]))
+        print(f"# the ten largest classes have {n_large:,} items (median)")
+        timed(
+            "accept a class",
+            lambda n: page.ask("/api/act", events=[{"op": "assign", "rows": members[large[n]], "code": large[n]}]),
+        )
         timed("undo", lambda n: page.ask("/api/undo", key=f"u{n}"))
         timed("redo", lambda n: page.ask("/api/redo", key=f"r{n}"))
-        few = [{"op": "assign", "rows": rows[:20], "code": other}]
-        timed("move 20 items", lambda _n: page.ask("/api/act", events=few))
+        few = lambda n: rows[20 * n : 20 * n + 20]  # noqa: E731
+        timed("move 20 items", lambda n: page.ask("/api/act", events=[{"op": "assign", "rows": few(n), "code": other}]))
+        timed("junk 20 items", lambda n: page.ask("/api/act", events=[{"op": "junk", "rows": few(n)}]))
+        timed(
+            "20 items are not of a class",
+            lambda n: page.ask("/api/act", events=[{"op": "reject", "rows": few(n), "code": other}]),
+        )
+        timed("take back what was said of 20", lambda n: page.ask("/api/act", events=[{"op": "clear", "rows": few(n)}]))
         timed("rename", lambda n: page.ask("/api/act", events=[{"op": "rename", "code": code, "name": f"name {n}"}]))
+        timed(
+            "never merge",
+            lambda n: page.ask("/api/act", events=[{"op": "distinct", "code": large[n], "other": large[n - 1]}]),
+        )
+        timed(
+            "split, taken",
+            lambda n: page.ask(
+                "/api/act",
+                events=[{"op": "split", "code": large[n], "parts": [members[large[n]][100:200]]}],
+            ),
+        )
+        random = np.random.RandomState(0)
+        caught = [random.permutation(asked.n)[: min(LASSO, asked.n // 2)].tolist() for _ in range(TIMES)]
+        timed(
+            f"move a lasso of {len(caught[0]):,} items",
+            lambda n: page.ask("/api/act", events=[{"op": "assign", "rows": caught[n], "code": large[n]}]),
+        )
+        timed("undo that", lambda n: page.ask("/api/undo", key=f"l{n}"))
         smallest = [one["code"] for one in state["classes"] if not one["known"]][-TIMES:]
         timed(
             "merge two classes",
             lambda n: page.ask("/api/act", events=[{"op": "merge", "code": smallest[n], "into": code}]),
         )
+        timed("history, after all that", lambda _n: page.ask("/api/history?limit=200"))
         page.connection.close()
+        if asked.browser:
+            in_browser(server.url)
+
+
+SPENT = """window.spent = [];
+const frame = window.requestAnimationFrame.bind(window);
+window.requestAnimationFrame = (work) => frame((now) => {
+  const began = performance.now(); work(now); window.spent.push(performance.now() - began);
+});"""
+RENDERER = """() => { const gl = document.createElement("canvas").getContext("webgl2");
+  return gl.getParameter(gl.getExtension("WEBGL_debug_renderer_info").UNMASKED_RENDERER_WEBGL); }"""
+FRAMES = """() => new Promise((done) => {
+  const over = document.querySelector("#over"), box = over.getBoundingClientRect(), found = [];
+  let before = performance.now(), n = 0;
+  function frame(now) {
+    found.push(now - before); before = now;
+    const at = { clientX: box.left + box.width / 2, clientY: box.top + box.height / 2 };
+    over.dispatchEvent(new WheelEvent("wheel", { ...at, cancelable: true, deltaY: n % 120 < 60 ? -40 : 40 }));
+    if (++n < 240) requestAnimationFrame(frame); else done(found.slice(10).sort((a, b) => a - b));
+  }
+  requestAnimationFrame(frame);
+})"""
+
+
+def in_browser(url: str) -> None:
+    """The first view of the page, and the map while it is zoomed in and out, in a headless Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for again in ("first", "second"):
+            page = browser.new_page(viewport={"width": 1440, "height": 900})
+            page.add_init_script(SPENT)
+            started = time.perf_counter()
+            page.goto(url)
+            page.wait_for_selector("html[data-ready]")
+            print(f"page ready in Chromium, the {again} time: {time.perf_counter() - started:.2f} s")
+        page.evaluate("window.spent = []")
+        frames, spent = page.evaluate(FRAMES), sorted(page.evaluate("window.spent"))
+        layer = page.locator("#points").get_attribute("data-layer")
+        drawn = page.locator("#map .caption p").inner_text()
+        late = 100 * sum(frame > 25 for frame in frames) / len(frames)
+        print(
+            f"map ({drawn}, {layer}) zoomed in and out: {np.median(frames):.1f} ms a frame (median), "
+            f"{frames[int(0.95 * len(frames))]:.1f} (95 %), {late:.0f} % of frames late; of these the page's own work "
+            f"is {np.median(spent):.1f} ms a frame, {spent[int(0.95 * len(spent))]:.1f} (95 %), the rest is drawing by "
+            f"{page.evaluate(RENDERER)}"
+        )
+        browser.close()
 
 
 if __name__ == "__main__":

@@ -177,6 +177,8 @@ def _surely_unique(ids: pa.StringArray) -> bool:
 
 def positions(ids: pa.StringArray, among: pa.StringArray, where: str | Path, cure: str) -> NDArray[np.int64]:
     """Position of each id in `among`; if one is missing, a sentence that names it, `where` it is not, and a `cure`."""
+    if ids.equals(among):  # as a run writes its own files: nothing has to be looked up
+        return np.arange(len(ids), dtype=np.int64)
     at = pc.index_in(ids, among)
     if at.null_count:
         example = ids.filter(pc.is_null(at))[0].as_py()

@@ -20,6 +20,7 @@ from ltgcd.graph.whitening import normalise
 PRIOR_PAIRS = 6.0  # pairs as alike as those of a usual class that each class is given: one of two items says little
 LEAST_WITHIN = 0.05  # mean cosine of a class's own items, below which it has no direction to compare by
 ROWS = 4096  # rows of a block
+ADDED = 32_768  # rows of a block of a sum
 FAR = 0.05  # share of the given items of a class that are called far from the others
 GRAIN = 2.0**30  # coordinates are added up as whole numbers of this part of 1: exact, in any order, to 8 million items
 PRIOR_GIVEN = 10.0  # given items as spread as those of all classes that each class is given
@@ -79,8 +80,8 @@ def shapes_after(
 def _summed(z: NDArray[np.float32], rows: NDArray[np.int64], members: NDArray[np.int64], k: int) -> Shapes:
     """Sums and numbers by class of some rows (n,) whose classes (n,) are given, -1 for none; block by block."""
     sums = np.zeros((k, z.shape[1]))
-    for start in range(0, len(rows), ROWS):
-        part = slice(start, start + ROWS)
+    for start in range(0, len(rows), ADDED):
+        part = slice(start, start + ADDED)
         inside = np.flatnonzero(members[part] != UNLABELLED)
         own, x = members[part][inside], np.rint(z[rows[part][inside]] * GRAIN) / GRAIN
         sums += csr_array((np.ones(len(own)), (own, np.arange(len(own)))), shape=(k, len(own))) @ x

@@ -77,6 +77,7 @@ class EventLog:
                 if write:
                     connection.execute("BEGIN IMMEDIATE")
                     connection.execute(_SCHEMA)
+                    connection.execute("CREATE INDEX IF NOT EXISTS by_key ON events (key)")
                     connection.execute(f"PRAGMA user_version = {FORMAT}")
                 yield connection
                 if write:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ltgcd.common.checksums import write_table
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import read_metadata
+from ltgcd.common.files import atomic_path, read_metadata
 from ltgcd.common.outputs import is_sealed, output_path
 from ltgcd.data.collection import Collection
 from ltgcd.data.items import Kind
@@ -66,9 +66,12 @@ class Run(FittedRun):
         """What is noted beside the assignments: k, updates, names that people gave; empty before they are there."""
         return read_metadata(self.assignments().schema) if self.finished else {}
 
-    def class_count(self) -> int:
-        """Number of classes, empty ones included; a sentence where another tool rewrote the assignments."""
-        k = self.assignments_note().get("k")
+    def class_count(self, note: dict[str, Any] | None = None) -> int:
+        """Number of classes, empty ones included; a sentence where another tool rewrote the assignments.
+
+        `note` is what is noted beside the assignments, where these were read already.
+        """
+        k = (self.assignments_note() if note is None else note).get("k")
         if not isinstance(k, int):
             raise InputError(
                 f"{self.files.assignments} was rewritten by another tool and no longer says how many classes and "
@@ -254,10 +257,15 @@ class Run(FittedRun):
             raise InputError(f"{self} lacks {path.name}, which its review is about; restore it.")
         return read_table(self.contents.held(path))
 
-    def write_state(self, number: int, table: pa.Table) -> None:
-        """Keep the labels that the events of a base will be about."""
-        with self.contents.writing(self.state_file(number)):
-            write_table(self.state_file(number), table)
+    def write_state(self, number: int, table: pa.Table, encoded: bytes | None = None) -> None:
+        """Keep the labels that the events of a base will be about; `encoded` is the file, where it was made before."""
+        path = self.state_file(number)
+        with self.contents.writing(path):
+            if encoded is None:
+                write_table(path, table)
+                return
+            with atomic_path(path) as temporary:
+                temporary.write_bytes(encoded)
 
     def states(self) -> list[int]:
         """Numbers of all bases that there ever were."""

@@ -57,7 +57,8 @@ class Features(NamedTuple):
     def of(self, ids: pa.StringArray, owner: object) -> NDArray[np.float32]:
         """Rows of some ids of a run."""
         rows = positions(ids, self.ids, f"the features of {owner}", "start the run again in a new folder")
-        return np.asarray(self.x[rows], dtype=np.float32)
+        same = len(rows) == len(self.x) and bool((rows == np.arange(len(rows))).all())
+        return np.asarray(self.x if same else self.x[rows], dtype=np.float32)
 
 
 def read_features(path: Path) -> Features | None:

@@ -8,13 +8,16 @@ after it: killed in between, `Run.assignments` still gives what was said.
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ltgcd.common.checksums import write_table
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata, with_metadata
 from ltgcd.discovery.classes import NOTE, classes_of
@@ -60,7 +63,7 @@ def check_log(run: Run, note: dict[str, Any] | None = None) -> None:
 
 def base_table(run: Run, table: pa.Table) -> pa.Table:
     """Assignments as a review can begin with them: they say by themselves which classes there are, and whose labels."""
-    run.class_count()  # refused if another tool has rewritten them
+    run.class_count(read_metadata(table.schema))  # refused if another tool has rewritten them
     names = run.labels().class_names
     note = {"n_old": len(names), **read_metadata(table.schema)}
     classes = classes_of(note, names[: note["n_old"]])
@@ -130,6 +133,7 @@ class RunReview:
         self._states: dict[tuple[int, ...], Review] = {}
         # Before the first event the base is the file itself.
         self._first = None if self.base in self.run.states() else base_table(self.run, written)
+        self._encoded: tuple[pa.Table, bytes] | None = None  # a table that was made a file, see `encode_state`
         self._steps, self._waiting = replayed(self._kept)
         start = self.run.read_state(self.base) if self._first is None else self._first
         self._begin = begin(start, (), next_code(self._kept))
@@ -211,7 +215,7 @@ class RunReview:
 
     def _look_at_new_events(self, after: Review | None) -> None:
         """Take up what was just kept; `after` is what it comes to, where that is known."""
-        self._first = None
+        self._first = self._encoded = None
         self._kept += self.log.kept(self.base, self.version)
         self._steps, self._waiting = replayed(self._kept)
         self.version = self.log.version()
@@ -240,7 +244,9 @@ class RunReview:
                     if int(note.get("base", 0)) != self.base:
                         raise StaleError("The run was fitted again or updated meanwhile; look again.")
                     if self._first is not None:
-                        self.run.write_state(self.base, self._first)
+                        made = self._encoded
+                        encoded = made[1] if made is not None and made[0] is self._first else None
+                        self.run.write_state(self.base, self._first, encoded)
                     yield
                 return
             except InputError as error:
@@ -249,6 +255,16 @@ class RunReview:
                 time.sleep(0.05)
 
     # ------------------------------------------------------------ write it
+
+    def encode_state(self) -> None:
+        """Make the file of the labels that this review begins with, so that its first edit only has to write it."""
+        if (first := self._first) is None:
+            return
+        with tempfile.TemporaryDirectory() as place:
+            path = Path(place) / "state.parquet"
+            write_table(path, first)
+            encoded = path.read_bytes()
+        self._encoded = first, encoded
 
     def keep_state(self) -> None:
         """Keep the labels that this review began with, for who has the lock of the run."""

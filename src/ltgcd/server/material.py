@@ -111,6 +111,8 @@ def read_material(run: Run, table: pa.Table) -> Material:
 def _places(run: Run, ids: pa.StringArray, z: NDArray[np.float32]) -> NDArray[np.float32]:
     """Places on the map that the run keeps; a run whose page was never drawn shows its first two components."""
     kept = run.places()
+    if kept is not None and kept[0].equals(ids):
+        return np.asarray(kept[1].xy, dtype=np.float32)
     if kept is not None and not (at := pc.index_in(ids, kept[0])).null_count:
         return np.asarray(kept[1].xy[at.to_numpy()], dtype=np.float32)
     flat = np.zeros((len(z), 2), dtype=np.float32)

@@ -66,6 +66,7 @@ class Session:
         self.material: Material = read_material(self.run, self.held.review.base)
         self.described = Described(self.material.z, self.material.labelled, self.held.review)
         self.thumbnails = Thumbnails(self.material.items)
+        threading.Thread(target=self.held.encode_state, daemon=True).start()
         self._words = threading.Thread(target=self._read_words, args=(self.material, self.described), daemon=True)
         self._words.start()
 
