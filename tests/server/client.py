@@ -60,7 +60,10 @@ class Client:
             async def send(message: Any) -> None:
                 sent.append(message)
 
-            await self.app(scope, receive, send)
+            try:
+                await self.app(scope, receive, send)
+            except ArithmeticError:  # a bug that a test put in: Starlette answers it, then raises it for the log
+                assert sent
 
         asyncio.run(run())
         content = b"".join(message.get("body", b"") for message in sent[1:])

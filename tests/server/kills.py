@@ -40,18 +40,16 @@ class Server:
         self.process = _Command(run) if command else _Fork(run)
         self.told: dict[str, str] = json.loads(self.process.line)
         self.port = int(self.told["url"].split(":")[2].split("/")[0])
+        self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)  # kept, as a browser does
 
     def ask(self, method: str, path: str, told: Any = None) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = self.connection
         headers = {"Cookie": f"ltgcd-{self.port}={self.told['token']}"}
         if method == "POST":
             headers |= {"Content-Type": "application/json", "X-Ltgcd": "1", "Origin": f"http://127.0.0.1:{self.port}"}
-        try:
-            connection.request(method, path, None if told is None else json.dumps(told), headers)
-            answer = connection.getresponse()
-            body = answer.read()
-        finally:
-            connection.close()
+        connection.request(method, path, None if told is None else json.dumps(told), headers)
+        answer = connection.getresponse()
+        body = answer.read()
         return answer.status, body if path == "/api/items" else json.loads(body)
 
     def labels(self) -> list[tuple[int, bool]]:
@@ -62,6 +60,7 @@ class Server:
         return list(zip(code.tolist(), (status == 3).tolist(), strict=True))
 
     def stop(self, number: int = signal.SIGKILL) -> int:
+        self.connection.close()
         self.process.send_signal(number)
         return self.process.wait()
 
@@ -127,22 +126,33 @@ def trial(folder: Path, kills: int, seed: int) -> dict[str, Any]:
     states = [server.labels()]  # after each action, the first before any
     waiting: dict[str, Any] | None = None  # sent, and not answered
     sent = lost_answers = kept_without_answer = 0
+    between = []  # edits that were acknowledged before each kill
     for _kill in range(kills):
-        killing = threading.Timer(float(random.uniform(0.0, 0.3)), server.process.send_signal, (signal.SIGKILL,))
-        killing.start()
+        kill_at, acknowledged, slowest = int(random.randint(5, 41)), 0, 0.01
+        killing = threading.Thread()
+        version = server.ask("GET", "/api/state")[1]["version"]
         try:
             while True:
+                if acknowledged == kill_at:  # at any moment of the next two edits or so
+                    delay = float(random.uniform(0.0, 2 * slowest))
+                    killing = threading.Timer(delay, server.process.send_signal, (signal.SIGKILL,))
+                    killing.start()
                 event = some_action(random)
-                version = server.ask("GET", "/api/state")[1]["version"]
                 waiting = {"events": [event], "version": version, "key": f"{seed}-{sent}"}
                 sent += 1
-                status, _answer = server.ask("POST", "/api/act", waiting)
+                began = time.perf_counter()
+                status, answer = server.ask("POST", "/api/act", waiting)
                 assert status == 200
+                slowest = max(slowest, time.perf_counter() - began)
+                version = answer["version"]
                 states.append(applied(states[-1], event))
                 waiting = None
+                acknowledged += 1
         except (OSError, http.client.HTTPException):
             killing.join()
             server.process.wait()
+            server.connection.close()
+            between.append(acknowledged)
         server = Server(folder)
         if waiting is not None:
             lost_answers += 1
@@ -165,6 +175,7 @@ def trial(folder: Path, kills: int, seed: int) -> dict[str, Any]:
     return {
         "kills": kills,
         "sent": sent,
+        "acknowledged between kills": round(float(np.mean(between)), 1),
         "without an answer": lost_answers,
         "of these kept": kept_without_answer,
         "lost": 0,

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.server.client import ACCESS, Client
+import io
+from pathlib import Path
 
-from ltgcd.server.security import Access, is_loopback
+import pyarrow as pa
+import pytest
+from PIL import Image
+from tests.server.client import ACCESS, Client, open_client
+from tests.server.synthetic import make_run
+
+from conftest import image_bytes
+from ltgcd.data.items import ImageFiles
+from ltgcd.server.security import HEADERS, Access, is_loopback
+from ltgcd.server.serve import open_server
 
 ADDRESSES = ["/", "/static/page.css", "/api/state", "/api/items", "/api/thumb/0", "/api/refine", "/nowhere"]
 EDIT = b'{"events": [{"op": "junk", "rows": [0]}], "version": 0}'
@@ -110,6 +119,74 @@ def test_every_answer_keeps_the_page_in(client: Client) -> None:
         assert answer.headers["referrer-policy"] == "no-referrer"
         assert answer.headers["cross-origin-resource-policy"] == "same-origin"
         assert not any(name.startswith("access-control") for name in answer.headers)
+
+
+def test_refusals_of_every_kind_keep_the_page_in_too(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CSP and its kin are on every answer: found, not found, refused, too late, too large, wrong, broken."""
+    assert client.ask("POST", "/api/act", EDIT, client.writes).status == 200
+    monkeypatch.setattr(client.session, "history", lambda _limit: 1 / 0)
+    asked = [
+        (303, client.ask("GET", "/?token=the-token", headers={"Host": client.host})),
+        (403, client.ask("GET", "/", headers={"Host": "evil.example:8765"})),
+        (403, client.ask("POST", "/api/act", EDIT, {**client.writes, "Origin": "http://evil.example"})),
+        (404, client.get("/api/nothing")),
+        (404, client.get("/static/../page.py")),
+        (404, client.ask("DELETE", "/api/act", b"", client.writes)),
+        (409, client.ask("POST", "/api/act", EDIT, client.writes)),
+        (413, client.ask("POST", "/api/act", EDIT, {**client.writes, "Content-Length": str(2**40)})),
+        (422, client.get("/api/rows?code=999")),
+        (500, client.get("/api/history")),
+        (200, client.get("/api/export")),
+        (200, client.get("/api/items")),
+        (200, client.get("/static/page.css")),
+    ]
+    for status, answer in asked:
+        assert answer.status == status
+        assert {name: answer.headers.get(name.lower()) for name in HEADERS} == HEADERS, status
+        assert not any(name.startswith("access-control") for name in answer.headers)
+        assert "set-cookie" in answer.headers or status != 303
+        assert b"Traceback" not in answer.body
+        assert b"ZeroDivisionError" not in answer.body
+
+
+def test_the_cookie_has_these_flags_and_no_others(client: Client) -> None:
+    answer = client.ask("GET", "/?token=the-token", headers={"Host": client.host})
+    name, *flags = [part.strip().lower() for part in answer.headers["set-cookie"].split(";")]
+    assert name == "ltgcd-8765=the-token"
+    assert sorted(flags) == ["httponly", "path=/", "samesite=strict"], "gone when the browser is closed, and no domain"
+
+
+def test_it_listens_to_this_machine_alone(run_folder: Path) -> None:
+    server = open_server(run_folder, port=0)
+    try:
+        assert server.listener.getsockname()[0] == "127.0.0.1"
+        assert server.access.host == "127.0.0.1"
+        assert len(server.access.token) >= 32
+    finally:
+        server.listener.close()
+
+
+def test_a_link_in_the_source_shows_no_file_that_is_no_image(tmp_path: Path) -> None:
+    """Items may be links, for people keep their pictures so; but what is no image is never sent, whatever it is."""
+    photos, secret = tmp_path / "photos", tmp_path / "secret.txt"
+    photos.mkdir()
+    secret.write_text("the secret of somebody else " * 40)
+    for row in range(40):
+        (photos / f"{row:02d}.png").write_bytes(image_bytes(row))
+    names = pa.array([f"{row:02d}.png" for row in range(40)])
+    make_run(tmp_path / "run", n=40, items=lambda _true: ImageFiles(photos, names))
+    for row, target in ((0, secret), (1, tmp_path), (2, tmp_path / "nothing"), (3, Path("/dev/zero"))):
+        (photos / f"{row:02d}.png").unlink()
+        (photos / f"{row:02d}.png").symlink_to(target)
+    client = open_client(tmp_path / "run")
+    for row in range(4):
+        answer = client.get(f"/api/thumb/{row}?size=1024")
+        assert answer.status == 200
+        assert answer.headers["content-type"] == "image/webp"
+        assert b"secret" not in answer.body
+        assert Image.open(io.BytesIO(answer.body)).size == (64, 64), "a grey square"
+    assert b"secret.txt" not in client.get("/api/state").body + client.get("/api/describe?rows=0,1,2,3").body
+    client.session.close()
 
 
 def test_a_huge_body_is_refused(client: Client) -> None:

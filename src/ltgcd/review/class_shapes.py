@@ -55,8 +55,11 @@ def class_shapes(
     k : int
         Number of codes.
     """
-    everything = np.arange(len(z), dtype=np.int64)
-    return _summed(z, everything, members, k)
+    sums = np.zeros((k, z.shape[1]))
+    for start in range(0, len(z), ADDED):
+        part = slice(start, start + ADDED)
+        sums += _indicator(members[part], k) @ _rounded(z[part])
+    return Shapes(sums, np.bincount(members[members != UNLABELLED], minlength=k).astype(np.int64))
 
 
 def shapes_after(
@@ -73,19 +76,23 @@ def shapes_after(
     """
     sums, counts = np.zeros((k, z.shape[1])), np.zeros(k, dtype=np.int64)
     sums[: len(before.sums)], counts[: len(before.counts)] = before.sums, before.counts
-    less, more = _summed(z, rows, was, k), _summed(z, rows, now, k)
-    return Shapes(sums - less.sums + more.sums, counts - less.counts + more.counts)
-
-
-def _summed(z: NDArray[np.float32], rows: NDArray[np.int64], members: NDArray[np.int64], k: int) -> Shapes:
-    """Sums and numbers by class of some rows (n,) whose classes (n,) are given, -1 for none; block by block."""
-    sums = np.zeros((k, z.shape[1]))
     for start in range(0, len(rows), ADDED):
         part = slice(start, start + ADDED)
-        inside = np.flatnonzero(members[part] != UNLABELLED)
-        own, x = members[part][inside], np.rint(z[rows[part][inside]] * GRAIN) / GRAIN
-        sums += csr_array((np.ones(len(own)), (own, np.arange(len(own)))), shape=(k, len(own))) @ x
-    return Shapes(sums, np.bincount(members[members != UNLABELLED], minlength=k).astype(np.int64))
+        gone = _indicator(now[part], k) - _indicator(was[part], k)
+        sums += gone @ _rounded(z[rows[part]])
+        counts += np.asarray(gone.sum(axis=1), dtype=np.int64)
+    return Shapes(sums, counts)
+
+
+def _rounded(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rows (n, d) whose coordinates are whole numbers of 1 / `GRAIN`."""
+    return np.asarray(np.rint(x * np.float32(GRAIN)) / np.float32(GRAIN))
+
+
+def _indicator(members: NDArray[np.int64], k: int) -> csr_array:
+    """Which of k classes each row is of, shape (k, n); rows of no class (-1) are all zero."""
+    inside = np.flatnonzero(members != UNLABELLED)
+    return csr_array((np.ones(len(inside)), (members[inside], inside)), shape=(k, len(members)))
 
 
 def within_cosine(shapes: Shapes) -> NDArray[np.float64]:

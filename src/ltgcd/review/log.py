@@ -237,7 +237,7 @@ def _packed(event: Event) -> tuple[str, bytes | None]:
     args = json.dumps({key: value for key, value in event.items() if key not in ("op", "rows")}, default=_plain)
     if "rows" not in event:
         return args, None
-    return args, zlib.compress(np.asarray(event["rows"], dtype="<i4").tobytes())
+    return args, zlib.compress(np.asarray(event["rows"], dtype="<i4").tobytes(), level=1)
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - numbers and arrays of NumPy's

@@ -15,8 +15,8 @@ from ltgcd.server.session import Session
 if TYPE_CHECKING:
     from ltgcd.run.refine import Proposal
 
-SECONDS_AN_ITEM = 0.002  # before a refit has been timed: what one took on two cores
-LEAST_SECONDS = 5.0
+SECONDS_AN_ITEM = 0.004  # before a refit has been timed: what one took on two cores
+LEAST_SECONDS = 20.0
 
 
 class Refining:

@@ -91,6 +91,7 @@ function drawActions() {
   document.body.style.setProperty("--picked", `${$("#picked").offsetHeight}px`); // messages stand above it
   if (focused) ([...document.querySelectorAll("#actions button, #picked button")].find((one) => one.dataset.key === focused) ?? $("#grid")).focus({ preventScroll: true });
 }
+const NOTHING = { unsure: "No item is unsure.", junk: "Nothing is junk.", search: "No item has that in its id or text.", class: "No item is in it. Move some here (v), or merge it with another (m)." };
 let byKey = false; // whether a key was the last thing that the person used
 /** Whoever works with the keyboard never loses the place: where what had the focus is gone, the items get it. */
 const keepFocus = onceAFrame(() => {
@@ -107,7 +108,7 @@ export function startCategory() {
   on("rows", () => {
     const nothing = store.view.kind !== "overview" && store.sections.every((section) => !section.rows.length);
     $("#empty").hidden = !nothing;
-    if (nothing) $("#empty").textContent = currentClass()?.size && store.source.mode === "file" ? "None of its items are in this file." : "There is nothing in it.";
+    if (nothing) $("#empty").textContent = currentClass()?.size && store.source.mode === "file" ? "None of its items are in this file." : NOTHING[store.view.status ?? store.view.kind] ?? "There is nothing in it.";
   });
 }
 /** Before the grid lays them out: sections get their titles. */

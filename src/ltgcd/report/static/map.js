@@ -34,7 +34,7 @@ function place() {
   view = { scale: 1, x: around.x, y: around.y };
   layer.place(points.xy);
   const shown = points.xy.length / 2;
-  $("#map .caption p").textContent = shown < (store.state.meta?.n ?? n) ? `${whole(shown)} of ${whole(store.state.meta?.n ?? n)} items` : `${plural(n, "item")} by likeness`;
+  $("#map .caption p").textContent = shown < (store.state.meta?.n ?? n) ? `${whole(shown)} of ${whole(store.state.meta?.n ?? n)} items` : plural(n, "item");
   over.setAttribute("aria-label", `Map of ${whole(shown)} items, like ones side by side. Plus and minus zoom, arrow keys move, 0 shows all. Every class is also in the queue.`);
 }
 function label() {

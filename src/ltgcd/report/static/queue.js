@@ -50,7 +50,7 @@ function entryNode({ view, one, lane, title, size, text }) {
   else node.append(el("span", { class: "face plain", text: { overview: "◔", unsure: "?", junk: "✕", search: "⌕" }[lane] }));
   const badges = [];
   if (one?.accepted) badges.push(el("span", { class: "badge done", text: "✓", title: "Every sure item is confirmed" }));
-  if (one && isMixed(one)) badges.push(el("span", { class: "badge warn", text: `${whole(one.far)} look different`, title: "Items that lie far from those that people gave it" }));
+  if (one && isMixed(one)) badges.push(el("span", { class: "badge warn", text: `${whole(one.far)} differ`, title: "Items that lie far from those that people gave it" }));
   const facts = one ? [one.size ? plural(one.size, "item") : "unsure items only", one.size ? percentSure(one.confidence) : ""].filter(Boolean).join(" · ") : size === undefined ? "" : plural(size, "item");
   node.append(el("div", { class: "what" }, el("b", {}, el("bdi", { text: one ? shortName(one.name) : title }), one && !one.known && one.suggested ? el("span", { class: "perhaps", text: one.suggested, dir: "auto" }) : null),
     el("p", { class: "facts-line" }, facts, ...badges), el("p", { class: "why", text: one ? one.why ?? "" : text, dir: "auto" })));

@@ -15,7 +15,8 @@ function drawLine(refine) {
   line.hidden = refine?.state !== "running";
   if (line.hidden) return;
   const share = refine.expected_seconds ? Math.min(.97, (refine.seconds ?? 0) / refine.expected_seconds) : null;
-  $("p", line).textContent = `${refine.message || "Fitting again with your changes"} · ${seconds(refine.seconds ?? 0)}${refine.expected_seconds ? ` of about ${seconds(refine.expected_seconds)}` : ""}`;
+  const late = refine.seconds > refine.expected_seconds, expected = refine.expected_seconds ? (late ? ", longer than expected" : ` of about ${seconds(refine.expected_seconds)}`) : "";
+  $("p", line).textContent = `${refine.message || "Fitting again with your changes"} · ${seconds(refine.seconds ?? 0)}${expected}`;
   $("i", line).style.width = share === null ? "100%" : share * 100 + "%";
 }
 async function ask() {
