@@ -66,7 +66,7 @@ def figures(described: Described) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_mending_gives_what_looking_anew_gives(opened: Session, data: st.DataObject) -> None:
     z, labelled, review = opened.material.z, opened.material.labelled, opened.held.review

@@ -233,7 +233,7 @@ def contamination(
     foreign = np.zeros(len(code))
     known = np.isfinite(cosine)
     given, assigned = np.flatnonzero(is_given & known), np.flatnonzero(is_assigned & known)
-    if not len(given) or not len(assigned):
+    if not len(assigned) or (usual is None and not len(given)):
         return Contamination(np.zeros(k), np.zeros(k, dtype=np.int64), foreign)
     usual = usual or Spread.of(cosine[given], code[given], k)
     limit = _low_quantiles(cosine[given].astype(np.float64), code[given], k, usual)
@@ -253,5 +253,5 @@ def _low_quantiles(values: NDArray[np.float64], group: NDArray[np.int64], k: int
     shared = (n * mean + usual.weight * usual.mean) / weight
     order = np.lexsort((values, group))
     at = np.minimum(np.cumsum(n) - n + (FAR * n).astype(np.int64), len(values) - 1)
-    own = np.where(n > 0, values[order][at] - mean, 0.0)
+    own = np.where(n > 0, values[order][at] - mean, 0.0) if len(values) else np.zeros(k)
     return np.asarray(shared + (n * own + usual.weight * usual.low) / weight)
