@@ -148,12 +148,14 @@ def test_a_folder_in_the_place_of_a_file_is_refused_before_anything_is_written(r
 
 def test_what_a_kill_left_is_swept(run: Path) -> None:
     left = [run / ".items.npz.0123.tmp", run / "updates" / "001" / ".x.npz.1.tmp", run / "checkpoint" / "rehearsal-1"]
+    left += [run / "states" / ".000.parquet.1.tmp", run / "fits" / "001" / ".model.toml.1.tmp"]
     left[2].mkdir(parents=True)
-    for path in (*left[:2], left[2] / "epoch-00001.safetensors", run / "updates" / "007" / "split.parquet"):
-        path.parent.mkdir(exist_ok=True)
+    others = (left[2] / "epoch-00001.safetensors", run / "updates" / "007" / "split.parquet")
+    for path in (*left[:2], *left[3:], *others):
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("half")
     (run / "mine.tmp").write_text("not ours")
-    assert len(check_run(Run(run))["problems"]) == 5  # three, what is in the third, and an update that does not count
+    assert len(check_run(Run(run))["problems"]) == 7  # five, what is in the third, and an update that does not count
     with Run(run).lock("the next writer"):
         assert not any(path.exists() for path in left)
     assert check_run(Run(run), repair=True)["sound"]

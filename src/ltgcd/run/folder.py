@@ -115,6 +115,8 @@ class RunFolder:
             self._checkpoints,
             *self._checkpoints.glob("rehearsal-*"),
             *self._updates.glob("[0-9]*"),
+            self.folder / STATES,
+            *(self.folder / FITS).glob("[0-9]*"),
         )
         found = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if is_temporary(path)]
         return found + (list(self._checkpoints.glob("rehearsal-*")) if self.finished else [])
