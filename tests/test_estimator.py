@@ -285,6 +285,7 @@ def test_presets_and_settings_reach_the_training(digits):
         ({"method": "magic"}, "no trained method 'magic'"),
         ({"preset": "best"}, "no preset 'best'"),
         ({"settings": {"selection.kk": 3}}, "no setting 'selection.kk'"),
+        ({"settings": {1: 2}}, "settings are given by their names"),
         ({"settings": {"warmup": float("nan")}}, "'warmup' of the method is a number from 0, but is nan"),
         ({"labels_from": "moon"}, "not from 'moon'"),
         ({"random_state": None}, "random_state is a whole number from 0 to 4294967295, not None"),

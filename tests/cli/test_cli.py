@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -246,3 +247,23 @@ def test_a_run_is_not_scored_against_another_truth(npz, tmp_path: Path) -> None:
     for options in ((), ("--out", tmp_path / "new.parquet")):
         for _ in range(2):
             assert call_cli("predict", run, source, *options).code == 0
+
+
+def test_what_a_terminal_would_obey_is_never_printed_raw(npz, tmp_path: Path) -> None:
+    bad, run = "a\x1b]0;owned\x07\x9b31m\u202eb", tmp_path / "run"
+    assert call_cli("discover", npz(), "--k", 3, "--out", run).code == 0
+    (tmp_path / "said.csv").write_text(f'id,label\n"{bad}",x\n0,"{bad}"\n', encoding="utf-8")
+    for command in (
+        ("relabel", run, tmp_path / "said.csv"),
+        ("relabel", run, tmp_path / f"{bad}.csv"),
+        ("refine", run, "--dry-run"),
+        ("refine", run, "--out", tmp_path / bad),
+        ("check", tmp_path / bad),
+        ("review", run, "--export-events", tmp_path / f"{bad}.jsonl"),
+        ("export", run, "--format", "csv", "--out", tmp_path / f"{bad}.csv"),
+        ("report", tmp_path / bad),
+        ("inspect", tmp_path / f"{bad}.npz"),
+    ):
+        done = call_cli(*command)
+        for text in (done.out, done.err):
+            assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text), (command[0], text)

@@ -6,10 +6,13 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import ltgcd.common.progress
+from conftest import call_cli
 from ltgcd.common.progress import progress, rate, time_left
 
 
@@ -55,3 +58,12 @@ def test_a_terminal_sees_stage_rate_and_time_left() -> None:
     assert "/40" in text
     assert "/s" in text
     assert "left" in text
+
+
+def test_training_tells_how_far_it_is(
+    npz: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ltgcd.common.progress.LINE_SECONDS", 0.0)
+    done = call_cli("train", npz(), "--k", 3, "--epochs", 2, "--out", tmp_path / "run", "--json")
+    assert done.code == 0, done.err
+    assert "· training: " in done.err and " left" in done.err

@@ -254,6 +254,13 @@ def test_bad_input(y_true: list[float], y_pred: list[int], words: str) -> None:
         evaluate(np.array(y_true, dtype=None if y_true else int), np.array(y_pred, dtype=int), 1)
 
 
+@pytest.mark.parametrize("n_old", [-1, 1.5, True, None, "2"])
+def test_a_number_of_old_classes_that_is_none(n_old: object) -> None:
+    with pytest.raises(InputError, match="whole number from 0"):
+        evaluate(np.array([0, 1]), np.array([0, 1]), n_old)  # type: ignore[arg-type]
+    assert evaluate(np.array([0, 1]), np.array([0, 1]), np.int64(1)).acc.old == 100.0  # type: ignore[arg-type]
+
+
 def test_a_missing_prediction_is_named() -> None:
     truth = Truth(pa.array(["a", "b"]), np.array([0, 1]), ("x", "y"), 1)
     with pytest.raises(InputError, match="'b'"):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,6 +149,8 @@ def evaluate(
         raise InputError(f"There are {len(y_true)} true labels but {len(y_pred)} predictions; give one for each item.")
     if len(y_true) == 0:
         raise InputError("There is no unlabelled item with a known true class, so there is nothing to score.")
+    if isinstance(n_old, bool) or not isinstance(n_old, Integral) or n_old < 0:
+        raise InputError(f"n_old is the number of Old classes, a whole number from 0, not {n_old!r}.")
     classes, sizes = np.unique(y_true, return_counts=True)
     is_old = classes < n_old
     w = confusion(y_true, y_pred)
