@@ -251,9 +251,9 @@ def test_a_column_name_that_occurs_twice(image_folder: Path, tmp_path: Path) -> 
     assert "t.parquet has more than one column called 'text'" in fails("inspect", tmp_path / "t.parquet")
 
 
-@pytest.mark.parametrize("separator", [";", "\t"])
-def test_a_csv_with_other_separators(tmp_path: Path, separator: str) -> None:
-    (tmp_path / "m.csv").write_text(f"text{separator}label\na{separator}x\n")
+def test_a_csv_with_other_separators(tmp_path: Path) -> None:
+    """Semicolons and tabs are understood; of anything else the columns are named, so that one sees what happened."""
+    (tmp_path / "m.csv").write_text("text|label\na|x\n")
     assert "separate columns by commas" in fails("inspect", tmp_path / "m.csv")
 
 

@@ -9,18 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import ROOT, image_bytes, train
+from conftest import ROOT, call_cli, image_bytes, train
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection, Source, Truth
 from ltgcd.data.items import ImageBytes, ImageFiles, ParquetImages, Texts, Vectors
 from ltgcd.data.labels import label_names, names_of, sorted_names
 from ltgcd.data.npz import write_npz
-from ltgcd.data.sources import read_source, write_source
+from ltgcd.data.sources import Columns, read_source, write_source
 from ltgcd.run.directory import Run
 
 
@@ -160,9 +161,10 @@ def test_only_evaluation_and_the_border_name_the_truth() -> None:
         "data/sources.py",  # reads and writes it
         "data/splits.py",  # makes benchmark splits from fully labelled pools
         "evaluation/metric.py",
+        "evaluation/diagnostic.py",  # what kind of errors there are, and what the true class means would give
         "evaluation/predictions.py",
         "run/evaluate.py",  # scores a finished run
-        "run/directory.py",  # stores it beside a run, for evaluation
+        "run/folder.py",  # stores it beside a run, for evaluation
         "run/paths.py",  # says in which file of a run it is
         "run/labels.py",  # the table of a run's labels that holds it
         "bench/cells.py",  # scores finished runs, and λ of S with true labels
@@ -411,3 +413,55 @@ def test_a_million_rows_are_read_without_images(tmp_path: Path) -> None:
     assert len(collection) == n
     assert collection.labelled.sum() == n // 2
     assert collection.items.take(np.array([n - 1])) == [image_bytes(1)]
+
+
+# ---------------------------------------------------------------- tables as other people write them
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_columns_may_be_separated_by_semicolons_or_tabs(tmp_path: Path, mark: str) -> None:
+    path = tmp_path / ("tickets.tsv" if mark == "\t" else "tickets.csv")
+    rows = [("id", "text", "label"), ("1", '"a, b; c\td"', "ant"), ("2", "plain", ""), ("3", "more", "ant")]
+    path.write_text("\n".join(mark.join(row) for row in rows))
+    held = read_source(path).collection
+    assert held.items.texts.to_pylist() == ["a, b; c\td", "plain", "more"]
+    assert held.y.tolist() == [0, -1, 0]
+
+
+def test_what_is_quoted_in_a_header_separates_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "tickets.csv"
+    path.write_text('"id";"text";"a, note"\n1;one;x\n2;two;y\n')
+    assert read_source(path).collection.items.texts.to_pylist() == ["one", "two"]
+
+
+@pytest.mark.parametrize("kind", [".csv", ".parquet"])
+def test_columns_of_other_names(tmp_path: Path, kind: str) -> None:
+    """Who names a column means it: what is called like ours beside it is not taken."""
+    table = pa.table(
+        {
+            "nr": ["7", "8", "9"],
+            "body": ["one", "two", "three"],
+            "topic": ["ant", None, "bee"],
+            "label": ["x", "y", "z"],
+        }
+        | {"path": ["a.png", "b.png", "c.png"]}
+    )
+    path = tmp_path / f"tickets{kind}"
+    (pq.write_table if kind == ".parquet" else pacsv.write_csv)(table, path)
+    held = read_source(path, columns=Columns("body", "topic", "nr")).collection
+    assert (held.ids.to_pylist(), held.items.texts.to_pylist()) == (["7", "8", "9"], ["one", "two", "three"])
+    assert held.class_names == ("ant", "bee") and held.y.tolist() == [0, -1, 1]
+    with pytest.raises(InputError, match="has no column 'subject'; its columns are"):
+        read_source(path, columns=Columns(text="subject"))
+
+
+def test_only_tables_have_columns_to_name(npz) -> None:
+    with pytest.raises(InputError, match="is no table"):
+        read_source(npz(), columns=Columns(label="topic"))
+
+
+def test_columns_are_named_on_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "tickets.csv"
+    path.write_text("body;topic\none;ant\ntwo;\nthree;bee\n")
+    done = call_cli("inspect", path, "--text-column", "body", "--label-column", "topic", "--json")
+    assert (done.json["n"], done.json["n_labelled"], done.json["kind"]) == (3, 2, "text")

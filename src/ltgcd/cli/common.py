@@ -23,6 +23,9 @@ Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of
 Labels = Annotated[
     Path | None, typer.Option("--labels", help="CSV with columns id,label that replaces the source's own labels.")
 ]
+TextColumn = Annotated[str | None, typer.Option("--text-column", help="Column of a table that holds the texts.")]
+LabelColumn = Annotated[str | None, typer.Option("--label-column", help="Column of a table that holds the labels.")]
+IdColumn = Annotated[str | None, typer.Option("--id-column", help="Column of a table that holds the ids.")]
 LabelsFrom = Annotated[
     str,
     typer.Option(

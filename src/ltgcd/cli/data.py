@@ -7,7 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from ltgcd.cli.common import Data, Engine, Json, Labels, Seed, SourcePath, Workers, report, status
+from ltgcd.cli.common import (
+    Data,
+    Engine,
+    IdColumn,
+    Json,
+    LabelColumn,
+    Labels,
+    Seed,
+    SourcePath,
+    TextColumn,
+    Workers,
+    report,
+    status,
+)
 
 datasets_app = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
 
@@ -68,7 +81,14 @@ def split(
     report(work, show, as_json)
 
 
-def inspect(source: SourcePath, labels: Labels = None, as_json: Json = False) -> None:
+def inspect(
+    source: SourcePath,
+    labels: Labels = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    id_column: IdColumn = None,
+    as_json: Json = False,
+) -> None:
     """Check a source before a long run: read all of it, decode every image, and say what it holds.
 
     \b
@@ -80,8 +100,9 @@ def inspect(source: SourcePath, labels: Labels = None, as_json: Json = False) ->
 
     def work() -> dict[str, Any]:
         from ltgcd.data.check import inspect_source
+        from ltgcd.data.sources import Columns
 
-        return inspect_source(source, labels)
+        return inspect_source(source, labels, columns=Columns(text_column, label_column, id_column))
 
     def show(result: dict[str, Any]) -> None:
         print(
@@ -112,6 +133,9 @@ def embed(
     workers: Workers = None,
     labels: Labels = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at a broken image instead of skipping it.")] = False,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    id_column: IdColumn = None,
     as_json: Json = False,
 ) -> None:
     """Compute the features of a source once, and keep them on disk. Interrupt it freely: it goes on where it stopped.
@@ -125,11 +149,12 @@ def embed(
 
     def work() -> dict[str, Any]:
         from ltgcd.data.items import Vectors
-        from ltgcd.data.sources import read_source
+        from ltgcd.data.sources import Columns, read_source
         from ltgcd.features.backbones import check_backbone, default_backbone, load_backbone
         from ltgcd.features.embed import embed as run
 
-        read = read_source(source, labels, notify=status)
+        columns = Columns(text_column, label_column, id_column)
+        read = read_source(source, labels, columns=columns, notify=status)
         items = read.collection.items
         name = backbone or default_backbone(items.kind)
         check_backbone(name, items.kind, views)

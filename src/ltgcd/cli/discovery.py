@@ -9,12 +9,15 @@ import typer
 
 from ltgcd.cli.common import (
     Engine,
+    IdColumn,
     Json,
+    LabelColumn,
     Labels,
     LabelsFrom,
     OwnBackbone,
     Seed,
     SourcePath,
+    TextColumn,
     Workers,
     print_left_out,
     print_scores,
@@ -60,6 +63,9 @@ def discover(
     engine: Engine = "auto",
     workers: Workers = None,
     seed: Seed = 0,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    id_column: IdColumn = None,
     as_json: Json = False,
 ) -> None:
     """Find the categories in a partly labelled collection: embed, estimate, train, assign, report, in one go.
@@ -70,16 +76,17 @@ def discover(
     Examples:
       ltgcd discover photos/
       ltgcd discover tickets.csv --labels labels.csv --out runs/tickets
+      ltgcd discover tickets.csv --text-column body --label-column topic
       ltgcd discover photos/ --quality standard
       ltgcd discover photos/ --views 4 --out runs/photos --json
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.data.sources import read_source
+        from ltgcd.data.sources import Columns, read_source
         from ltgcd.features.cache import opened
         from ltgcd.run.discover import Embedding, discover_source
 
-        read = read_source(source, labels, notify=status)
+        read = read_source(source, labels, columns=Columns(text_column, label_column, id_column), notify=status)
         read.collection.require_partial_labels(source)
         return discover_source(
             read,
@@ -117,6 +124,9 @@ def predict(
     ] = None,
     weights: Annotated[Path | None, typer.Option("--weights", help="Backbone weights, if not the usual ones.")] = None,
     backbone: OwnBackbone = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    id_column: IdColumn = None,
     as_json: Json = False,
 ) -> None:
     """Label new items with the model of a run: vectors as in training, or images or texts, embedded on the way.
@@ -128,7 +138,7 @@ def predict(
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.data.sources import read_source
+        from ltgcd.data.sources import Columns, read_source
         from ltgcd.features.backbones import trust_backbone
         from ltgcd.features.cache import opened
         from ltgcd.run.directory import Run
@@ -139,7 +149,7 @@ def predict(
         path = out or held.predictions
         return predict_source(
             held,
-            read_source(source, notify=status),
+            read_source(source, columns=Columns(text_column, label_column, id_column), notify=status),
             path,
             store=opened(source),
             weights=weights,
@@ -165,6 +175,9 @@ def update(
     ] = None,
     weights: Annotated[Path | None, typer.Option("--weights", help="Backbone weights, if not the usual ones.")] = None,
     backbone: OwnBackbone = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    id_column: IdColumn = None,
     as_json: Json = False,
 ) -> None:
     """Add new items to a finished run. Old items keep their ids and labels; new categories come after the old ones.
@@ -180,14 +193,15 @@ def update(
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.data.sources import read_source
+        from ltgcd.data.sources import Columns, read_source
         from ltgcd.features.backbones import trust_backbone
         from ltgcd.features.cache import opened
         from ltgcd.run.directory import Run
         from ltgcd.run.update import update_run
 
         trust_backbone(backbone)
-        held, read = Run.open(run), read_source(new, labels, notify=status)
+        columns = Columns(text_column, label_column, id_column)
+        held, read = Run.open(run), read_source(new, labels, columns=columns, notify=status)
         return update_run(held, read, base=source, store=opened(new), weights=weights, notify=status)
 
     def show(result: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from ltgcd.data.collection import UNLABELLED, Collection, imbalance_factor
 from ltgcd.data.images import decode
 from ltgcd.data.items import Vectors
 from ltgcd.data.order import row_keys
-from ltgcd.data.sources import Notify, read_source, warn
+from ltgcd.data.sources import AS_THEY_ARE, Columns, Notify, read_source, warn
 
 CHUNK = 32  # images in memory at a time
 ROWS = 8192  # embeddings in double precision at a time
@@ -25,10 +25,12 @@ LONGEST = 1000.0  # times the median length of a row
 ROUNDING = 1e-6  # times the median length: rows that differ by less differ by single precision's rounding
 
 
-def inspect_source(path: Path, labels: Path | None = None, notify: Notify = warn) -> dict[str, Any]:
+def inspect_source(
+    path: Path, labels: Path | None = None, notify: Notify = warn, columns: Columns = AS_THEY_ARE
+) -> dict[str, Any]:
     """Read a source, decode its images, and count; bad input is an `InputError`, what is doubtful is in `notes`."""
     notes: list[str] = []
-    collection, truth = read_source(path, labels, notify=notes.append)
+    collection, truth = read_source(path, labels, columns=columns, notify=notes.append)
     collection.require_partial_labels(path)
     if isinstance(collection.items, Vectors):
         notes += [f"{path}: {doubt}" for doubt in doubts_about(collection.items.x, collection.y)]

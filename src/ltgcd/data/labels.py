@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from ltgcd.data.parquet import check_columns
 from ltgcd.data.regular_files import check_regular
 
 CELL_BYTES = 1 << 24  # the longest row of a CSV
+HEADER_BYTES = 1 << 16  # of the header line of one, at the most
+SEPARATORS = ",;\t"  # of columns: the first that the header line has
 
 # What people and programs write where there is no label, in any case. None of these is the name of a class.
 NO_LABEL = frozenset(
@@ -32,9 +35,9 @@ NO_LABEL = frozenset(
 def read_csv(path: Path) -> pa.Table:
     """Read a CSV with every column as text; an empty cell is null. What ``ltgcd export`` had to guard is as it was."""
     check_regular(path)
-    parse = pacsv.ParseOptions(newlines_in_values=True)
     blocks = pacsv.ReadOptions(block_size=CELL_BYTES)
     try:
+        parse = pacsv.ParseOptions(newlines_in_values=True, delimiter=_separator(path))
         with pacsv.open_csv(path, blocks, parse) as opened:
             header = opened.schema.names
         check_columns(header, path)
@@ -54,6 +57,14 @@ def read_csv(path: Path) -> pa.Table:
             f"{path} can't be read as a CSV with a header line ({str(error).splitlines()[0]}); save it as UTF-8, "
             "comma-separated."
         ) from error
+
+
+def _separator(path: Path) -> str:
+    """What stands between the columns of a CSV: spreadsheets write semicolons or tabs in some countries."""
+    with path.open("rb") as file:
+        head = file.read(HEADER_BYTES).decode(errors="replace")
+    header = re.sub(r'"(?:[^"]|"")*"', "", head).partition("\n")[0]  # what is quoted separates nothing
+    return next((mark for mark in SEPARATORS if mark in header), SEPARATORS[0])
 
 
 def strings(

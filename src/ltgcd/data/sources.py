@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -44,9 +44,25 @@ from ltgcd.data.regular_files import check_regular, is_regular
 # Sub-folders that are there to hold what has no label; of others that are called so, the user is told.
 UNLABELLED_FOLDERS = frozenset({"unlabelled", "unlabeled", "unsure", "junk"})
 LABEL_COLUMNS = ("label", "fine_label")
+TABLES = (".csv", ".tsv", ".parquet")
 
 
 Notify = Callable[[str], None]
+
+
+class Columns(NamedTuple):
+    """What the columns of a manifest are called where they are not called text, label and id."""
+
+    text: str | None = None
+    label: str | None = None
+    id: str | None = None
+
+    def named(self) -> dict[str, str]:
+        """Our name for each column that somebody named."""
+        return {theirs: ours for ours, theirs in self._asdict().items() if theirs is not None}
+
+
+AS_THEY_ARE = Columns()
 
 
 def warn(sentence: str) -> None:
@@ -54,16 +70,21 @@ def warn(sentence: str) -> None:
     warnings.warn(sentence, stacklevel=3)
 
 
-def read_source(path: Path | str, labels: Path | str | None = None, *, notify: Notify = warn) -> Source:
+def read_source(
+    path: Path | str, labels: Path | str | None = None, *, columns: Columns = AS_THEY_ARE, notify: Notify = warn
+) -> Source:
     """Read a source of any kind.
 
     Parameters
     ----------
     path : path
-        Folder of images (or one that ``ltgcd split`` or ``ltgcd embed`` wrote), ``.csv``, ``.parquet`` or ``.npz``.
+        Folder of images (or one that ``ltgcd split`` or ``ltgcd embed`` wrote), ``.csv`` (or ``.tsv``), ``.parquet`` or
+        ``.npz``.
     labels : path, optional
         CSV or parquet with columns ``id,label``, or the JSON that a labelling tool exported. It replaces the source's
         own labels, which then count as truth: items that it does not name are unlabelled.
+    columns : Columns
+        Other names of the columns of a table.
     notify : callable
         Told in a sentence what was left out, or read in another way than it is written. A warning by default.
 
@@ -76,11 +97,19 @@ def read_source(path: Path | str, labels: Path | str | None = None, *, notify: N
     if not os.path.exists(path):  # noqa: PTH110 - pathlib raises where a name is too long
         raise InputError(f"{path} is not there; give a folder of images, a .csv, a .parquet or an .npz file.")
     check_regular(path)
+    kind = path.suffix.lower()
+    if columns.named() and (path.is_dir() or kind not in TABLES):
+        raise InputError(
+            f"{path} is no table, so it has no columns to name; leave them out, or give a .csv or .parquet."
+        )
     if path.is_dir():
         source = _read_directory(path, notify)
+    elif kind == ".parquet":
+        source = read_manifest(path, notify, columns=columns)
+    elif kind in TABLES:
+        source = _read_csv(path, notify, columns)
     else:
-        readers = {".csv": _read_csv, ".parquet": read_manifest, ".npz": _read_npz}
-        reader = readers.get(path.suffix.lower())
+        reader = {".npz": _read_npz}.get(kind)
         if reader is None:
             raise InputError(
                 f"{path} is of an unknown kind; give a folder of images, a .csv, a .parquet or an .npz file."
@@ -213,23 +242,39 @@ def _read_folder(folder: Path, notify: Notify) -> Source:
     return _assemble(ids, ImageFiles(folder, ids), names, None, folder)
 
 
-def _read_csv(path: Path, notify: Notify) -> Source:
-    table = read_csv(path)
+def _read_csv(path: Path, notify: Notify, columns: Columns) -> Source:
+    table = renamed(read_csv(path), columns, path)
     return _from_table(path, table, stored_labels(table, "label", path, notify), notify)
 
 
-def read_manifest(path: Path, notify: Notify = warn, *, check_files: bool = True) -> Source:
+def renamed(table: pa.Table, columns: Columns, owner: Path) -> pa.Table:
+    """The table with its columns called as ours are; a column that has our name and is not meant is left out."""
+    ours = columns.named()
+    if not ours:
+        return table  # which may have no column at all, but rows: images are read later
+    missing = [name for name in ours if name not in table.column_names]
+    if missing:
+        raise InputError(f"{owner} has no column '{missing[0]}'; its columns are {table.column_names}.")
+    unmeant = {*ours.values(), *({"path"} if columns.text else ())} - set(ours)  # who names texts means texts
+    kept = table.select([name for name in table.column_names if name not in unmeant])
+    kept = kept.rename_columns([ours.get(name, name) for name in kept.column_names])
+    return kept.replace_schema_metadata(table.schema.metadata)  # which the known classes are in
+
+
+def read_manifest(
+    path: Path, notify: Notify = warn, *, check_files: bool = True, columns: Columns = AS_THEY_ARE
+) -> Source:
     """Read a parquet manifest; without `check_files` image files that are not there are found out only when read."""
     schema = parquet_file(path).schema_arrow
-    wanted = [c for c in ("id", "path", "text", "y_true", *LABEL_COLUMNS) if c in schema.names]
+    if absent := [name for name in columns.named() if name not in schema.names]:
+        raise InputError(f"{path} has no column '{absent[0]}'; its columns are {schema.names}.")
+    wanted = [c for c in ("id", "path", "text", "y_true", *LABEL_COLUMNS, *columns.named()) if c in schema.names]
     class_label = class_label_columns(schema)
-    label = next((name for name in LABEL_COLUMNS if name in schema.names), None)
+    label = columns.label or next((name for name in LABEL_COLUMNS if name in schema.names), None)
     if label is None and len(class_label) == 1:
         label = next(iter(class_label))
         wanted.append(label)
-    table = read_parquet(path, wanted)
-    if label is not None and label != "label":
-        table = table.rename_columns(["label" if name == label else name for name in table.column_names])
+    table = renamed(read_parquet(path, wanted), columns._replace(label=label), path)
     codes = class_label.get(label or "")
     if codes is not None and pa.types.is_integer(table.schema.field("label").type):
         labels = _decode(table.column("label").combine_chunks(), codes, path)
