@@ -23,6 +23,7 @@ from ltgcd.graph.whitening import class_means, cosines
 
 Start = Literal["random", "semi-kmeans", "communities"]
 NEIGHBOURS = 10
+NOVEL_NEIGHBOURS = 15  # among items that are likely to be novel: without the others there is less to be led astray by
 SMALLEST = 5  # items of a community that may become a class of its own
 SEARCH_STEPS = 12
 RESOLUTIONS = (0.05, 500.0)
@@ -37,6 +38,7 @@ def starting_clusters(
     random_state: int,
     nearest: Callable[[int], NeighbourGraph] | None = None,
     given: NDArray[np.int64] | None = None,
+    novel: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int64] | None:
     """Cluster of every item (N,), 0 … |Y_l|−1 the known classes; None for a random start.
 
@@ -59,16 +61,23 @@ def starting_clusters(
     given : ndarray of int64, shape (N,), optional
         Novel categories that are there already, n_old … n_old + S − 1, by the items that are in them; -1 for all
         others. They begin where they are, whatever `start` says, and only the rest is looked for.
+    novel : ndarray of bool, shape (N,), optional
+        Items that are likely to be of none of the classes that are there: communities are looked for among them alone.
     """
     if given is not None:
-        return _from_given(white, y, n_old, k, given, random_state, nearest)
+        return _from_given(white, y, n_old, k, given, random_state, nearest, novel)
     if start == "random":
         return None
     if start == "semi-kmeans" or len(white) < NEIGHBOURS * k:
         return semi_kmeans(white, y, n_old, k, random_state=random_state).labels
-    centres = community_centres(white, y, n_old, k, random_state, nearest)
+    centres = community_centres(white, y, n_old, k, random_state, nearest, novel)
     # Two rounds: the first moves the items of known classes out of the communities, the second settles.
     return semi_kmeans(white, y, n_old, k, init=centres, max_iter=2, random_state=random_state).labels
+
+
+def placed_items(y: NDArray[np.int64], given: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Class of each item (N,) that is there already: its label, or the category that it is given; -1 for the others."""
+    return y if given is None else np.where(y == UNLABELLED, given, y)
 
 
 def _from_given(
@@ -79,12 +88,13 @@ def _from_given(
     given: NDArray[np.int64],
     random_state: int,
     nearest: Callable[[int], NeighbourGraph] | None,
+    novel: NDArray[np.bool_] | None,
 ) -> NDArray[np.int64]:
     """Clusters (N,) around known classes, around categories that are there, and around communities of the rest."""
-    placed = np.where(y == UNLABELLED, given, y)
+    placed = placed_items(y, given)
     n_placed = max(n_old, int(placed.max(initial=UNLABELLED)) + 1)
     if k > n_placed:
-        centres = community_centres(white, placed, n_placed, k, random_state, nearest)
+        centres = community_centres(white, placed, n_placed, k, random_state, nearest, novel)
     else:
         centres = class_means(white, placed, k)[0]
     return semi_kmeans(white, y, n_old, k, init=centres, max_iter=2, random_state=random_state).labels
@@ -97,20 +107,32 @@ def community_centres(
     k: int,
     random_state: int,
     nearest: Callable[[int], NeighbourGraph] | None = None,
+    novel: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.float32]:
-    """Known class means and the means of the k − |Y_l| communities with the lowest labelled share, (k, d).
+    """Known class means and the means of k − |Y_l| communities, (k, d).
+
+    Of likely `novel` items the largest communities are taken. Where it is not told which these are, or they are fewer
+    than `NEIGHBOURS` a class, communities of all items are looked for, and those with the lowest labelled share taken.
 
     Where there are fewer communities of `SMALLEST` items, and for a known class without a labelled item, rows that are
     far from every centre so far stand in.
     """
-    labels = communities(nearest(NEIGHBOURS) if nearest else knn_graph(white, NEIGHBOURS), k, random_state)
-    sizes = np.bincount(labels)
-    share = np.bincount(labels, weights=y != UNLABELLED) / sizes
-    order = np.lexsort((-sizes, share))
-    novel = order[sizes[order] >= SMALLEST][: k - n_old]
+    likely = np.flatnonzero(novel) if novel is not None else np.empty(0, dtype=np.int64)
+    if len(likely) >= NEIGHBOURS * max(k - n_old, 1):
+        found = communities(knn_graph(white[likely], NOVEL_NEIGHBOURS), k - n_old, random_state)
+        labels = np.full(len(white), UNLABELLED, dtype=np.int64)
+        labels[likely] = found
+        sizes = np.bincount(found)
+        order = np.argsort(-sizes, kind="stable")
+    else:
+        labels = communities(nearest(NEIGHBOURS) if nearest else knn_graph(white, NEIGHBOURS), k, random_state)
+        sizes = np.bincount(labels)
+        share = np.bincount(labels, weights=y != UNLABELLED) / sizes
+        order = np.lexsort((-sizes, share))
+    chosen = order[sizes[order] >= SMALLEST][: k - n_old]
     means, counts = class_means(white, y, n_old)
-    centres = np.concatenate([means, class_means(white, labels, len(sizes))[0][novel]])
-    given = np.concatenate([counts > 0, np.ones(len(novel), dtype=bool)])
+    centres = np.concatenate([means, class_means(white, labels, len(sizes))[0][chosen]])
+    given = np.concatenate([counts > 0, np.ones(len(chosen), dtype=bool)])
     missing = np.concatenate([np.flatnonzero(~given), np.arange(len(centres), k)])
     if not len(missing):
         return centres

@@ -17,7 +17,7 @@ from ltgcd.data.collection import UNLABELLED
 from ltgcd.engine.threads import torch_threads
 from ltgcd.features.backbones.embeddings import ResidualAdapter
 from ltgcd.features.views import VectorViews, Views
-from ltgcd.graph.communities import starting_clusters
+from ltgcd.graph.communities import placed_items, starting_clusters
 from ltgcd.graph.knn import knn_graph
 from ltgcd.graph.whitening import class_means, fit_whitening, normalise
 from ltgcd.training.checkpoints import Checkpoints
@@ -29,6 +29,7 @@ from ltgcd.training.loop import Snapshot, Watch, fit, unwatched
 from ltgcd.training.method import Method
 from ltgcd.training.methods import get_method
 from ltgcd.training.model import FittedModel, Model, Standardise, head_outputs, own_random_numbers
+from ltgcd.training.novelty import probably_novel
 from ltgcd.training.problem import Problem
 from ltgcd.training.schedule import check_schedule
 from ltgcd.training.smoothing import adjusted, class_prior, smoothed
@@ -93,11 +94,7 @@ def fit_model(
     whitening = world.from_first(lambda: fit_whitening(problem.x, y, problem.n_old)) if experiment.whiten else None
     white = whitening.transform(problem.x) if whitening else normalise(problem.x)
     start = FeatureGraph(white)
-    clusters = world.from_first(
-        lambda: starting_clusters(
-            white, y, problem.n_old, problem.k, experiment.start, problem.random_state, start.nearest, problem.start
-        )
-    )
+    clusters = world.from_first(lambda: _starting_clusters(problem, experiment, start))
     last_stage = problem.views is not None and problem.tail is not None
     # An adapter is small: in one thread it trains as fast as in two, and to the same numbers on every machine.
     with own_random_numbers(problem.random_state), torch_threads(None if last_stage else 1):
@@ -137,6 +134,24 @@ def fit_model(
             lambda: method.final_classifier(head, snapshot, problem, experiment.method)
         )
     return _finished(problem, experiment, model, classifier, snapshot)
+
+
+def _starting_clusters(problem: Problem, experiment: Experiment, start: FeatureGraph) -> NDArray[np.int64] | None:
+    """Cluster of each item (N,) that the prototypes begin from; where labels can tell, novel ones of novel items."""
+    placed, novel = placed_items(problem.y, problem.start), None
+    if experiment.start == "communities" and problem.k > max(problem.n_old, int(placed.max()) + 1):
+        novel = probably_novel(problem.x, placed, problem.random_state)
+    return starting_clusters(
+        start.features,
+        problem.y,
+        problem.n_old,
+        problem.k,
+        experiment.start,
+        problem.random_state,
+        start.nearest,
+        problem.start,
+        novel,
+    )
 
 
 def _finished(
