@@ -15,6 +15,7 @@ from conftest import run_cli
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.data.sources import read_source
+from ltgcd.review.corrections import edits_of
 from ltgcd.review.log import StaleError
 from ltgcd.run.check import check_run
 from ltgcd.run.directory import Run
@@ -265,6 +266,25 @@ def test_undo_and_redo_with_codes_never_given_twice(run: Run) -> None:
     assert held.review.table().equals(fresh.review.table())
     fresh.refresh()
     assert fresh.version == held.version
+
+
+def test_labels_that_are_written_late_undo_nothing(run: Run, tmp_path: Path) -> None:
+    new = np.repeat([3, 4], [6, 6])
+    np.savez(tmp_path / "new.npz", x=vectors(new, 1), ids=np.array([f"n{i}" for i in range(len(new))]))
+    slow = RunReview.open(run)
+    slow.act(edits_of(pa.table({"id": ["i2"], "label": ["bee"]}), slow.review).events)
+    said(run, "id,label\ni0,junk\n")  # somebody else, before the first one could write its labels
+    with run.lock("the first"):
+        slow.apply()
+    kept = {row["id"]: row["name"] if row["status"] != "junk" else "junk" for row in rows(run)}
+    assert (kept["i0"], kept["i2"]) == ("junk", "bee") and RunReview.open(run).pending == 0
+    slow.act(edits_of(pa.table({"id": ["i4"], "label": ["bee"]}), slow.review).events)
+    update_run(run, read_source(tmp_path / "new.npz"))
+    before = rows(run)
+    with run.lock("the first"):
+        slow.apply()
+    assert rows(run) == before and len(before) == len(kept) + len(new)
+    assert {row["id"]: row["name"] for row in before}["i4"] == "bee"
 
 
 def test_a_refined_copy_is_whole_or_not_there(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

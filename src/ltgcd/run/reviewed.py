@@ -273,7 +273,12 @@ class RunReview:
             self._first = None
 
     def apply(self) -> pa.Table:
-        """Write the labels as they are now to the assignments, for who has the lock of the run; these are returned."""
+        """Write the labels as they are now to the assignments, for who has the lock of the run; these are returned.
+
+        Between what was said and this, another process may have said more, or begun another base with it: an update.
+        """
+        if int(self.run.written_note().get("base", 0)) != self.base or self.log.version() != self.version:
+            self.refresh()
         if not self.pending:
             return self.run.written_assignments()
         table = _noted(self.review, self.log, self.version)
