@@ -231,6 +231,17 @@ def test_a_damaged_shard_is_noticed_and_made_anew(tmp_path: Path, damage: str) -
     assert content(folder) == before
 
 
+def test_an_index_of_another_folder_is_noticed(tmp_path: Path) -> None:
+    for name, source in (("a", images(5)), ("b", images(5, (1,)))):
+        embed(source, tiny_backbone(), tmp_path / name)
+        open_features(tmp_path / name)
+    shutil.copyfile(tmp_path / "b" / "index.parquet", tmp_path / "a" / "index.parquet")
+    with pytest.raises(InputError, match="of other shards"):
+        open_features(tmp_path / "a")
+    embed(images(5), tiny_backbone(), tmp_path / "a")
+    open_features(tmp_path / "a")
+
+
 def test_too_little_room_is_an_error_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=1000)
     monkeypatch.setattr(features_module.shutil, "disk_usage", lambda _path: usage)

@@ -136,6 +136,13 @@ def test_a_file_that_is_gone_is_named(run: Path) -> None:
     assert problems(run) == {"metrics.jsonl": "is missing; only curves of training are in it."}
 
 
+def test_a_damaged_model_that_a_refine_has_replaced_is_named(run: Path) -> None:
+    ltgcd("refine", run)
+    path = run / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-4])
+    assert set(problems(run)) == {"model.safetensors"}
+
+
 def test_a_damaged_list_is_made_again(run: Path) -> None:
     for content in (b"", b"{}", b"[]", b'{"files": {}}', b"\xff"):
         (run / "contents.json").write_bytes(content)

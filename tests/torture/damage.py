@@ -148,14 +148,15 @@ DAMAGES: tuple[Callable[[Path, random.Random], None], ...] = (
 )
 
 
-def draw_damage(random: random.Random, run: Path, others: Sequence[Path] = ()) -> str:
-    """Damage a file of a run; returns what was done. `others` are runs that a file may be taken from."""
+def draw_damage(random: random.Random, run: Path, others: Callable[[], Sequence[Path]] = tuple) -> str:
+    """Damage a file of a run; returns what was done. `others` gives runs that a file may be taken from."""
     path = random.choice([path for path in _files(run) if path.stat().st_size])
     change, before = random.choice(DAMAGES), path.read_bytes()
-    donors = [donor for other in others if (donor := other / path.relative_to(run)).is_file()]
-    if donors and random.random() < 0.15:
-        exchange(path, random.choice(donors))
-        return f"{path.relative_to(run)}: {'unchanged' if path.read_bytes() == before else 'exchange'}"
+    if random.random() < 0.15:
+        donors = [donor for other in others() if (donor := other / path.relative_to(run)).is_file()]
+        if donors:
+            exchange(path, random.choice(donors))
+            return f"{path.relative_to(run)}: {'unchanged' if path.read_bytes() == before else 'exchange'}"
     change(path, random)
     if path.is_file() and path.read_bytes() == before:
         return f"{path.relative_to(run)}: unchanged"
@@ -174,7 +175,7 @@ def trial(random: random.Random, folder: Path, world: World) -> int:
         problem = reviewed(problem)
     world.copy(folder, problem, steps)
     old = labels_of(folder / RUN)
-    done = draw_damage(random, folder / RUN, _others(random, world, problem, steps))
+    done = draw_damage(random, folder / RUN, lambda: _others(random, world, problem, steps))
     name = done.split(":")[0]
     damaged = snapshot(folder / RUN)
     review = (*(("relabel",) if "r" not in steps else ()), *((UNDO,) if steps[-1:] in (("r",), ("s",)) else ()))

@@ -177,7 +177,7 @@ def machine(world: World, problem: str, folder: Path) -> type[RuleBasedStateMach
         def damage(self, number: int, command: str) -> None:
             """A damaged file; after a command the user restores the whole run from a backup."""
             shutil.copytree(folder / RUN, folder.parent / "backup")
-            draw_damage(random.Random(number), folder / RUN, [world.made(problem) / RUN])
+            draw_damage(random.Random(number), folder / RUN, lambda: [world.made(problem) / RUN])
             arguments = {
                 "report": ("report", RUN, *features, "--json"),
                 "evaluate": ("evaluate", RUN, "--json"),

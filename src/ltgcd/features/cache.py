@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ltgcd.common.checksums import bytes_are_as_written, checked_object, unchecked_object, write_table
@@ -275,7 +276,20 @@ def open_features(folder: Path | str, *, verify: bool = True) -> FeatureStore:
     if verify and shown.is_file() and bytes_are_as_written(shown) is False:
         raise InputError(f"{shown} is damaged; run the same 'ltgcd embed' again, it writes it anew.")
     row = index.column("row").to_numpy().astype(np.int64)
+    if not all(_agree(index.filter(pa.array(shard == number)), table) for number, table in whole.items()):
+        raise InputError(
+            f"{folder / INDEX_FILE} is of other shards than those beside it; run the same 'ltgcd embed' again, it "
+            "writes it anew."
+        )
     return FeatureStore(folder, key, index.column("id").combine_chunks(), shard, row)
+
+
+def _agree(index: pa.Table, shard: pa.Table) -> bool:
+    """Whether the items that an index names of a shard are there, in its rows."""
+    held = shard.filter(pc.is_valid(shard.column("row")))
+    at = pc.index_in(index.column("row").combine_chunks(), held.column("row").combine_chunks())
+    found = held.take(at)
+    return not at.null_count and all(found.column(name).equals(index.column(name)) for name in ("id", "digest"))
 
 
 def is_feature_folder(folder: Path) -> bool:

@@ -36,6 +36,7 @@ from ltgcd.run.identity import EMPTY
 from ltgcd.run.report import draw_again
 from ltgcd.run.reviewed import RunReview, check_log
 from ltgcd.run.train import Notify, silent
+from ltgcd.training.checkpoints import read_tensors
 from ltgcd.training.methods import METHODS
 
 AGAIN = "it can't be made from the rest: restore it from a copy, or start the run again in a new folder"
@@ -136,7 +137,13 @@ def _curves_forgetter(run: Run, path: Path) -> Callable[[], None] | None:
 
 
 def _find_changed_bytes(run: Run, named: set[Path]) -> Iterator[Problem]:
-    """Files that can be read, but not every byte of which is as it was written: another tool may read others."""
+    """Files that can be read, but not every byte of which is as it was written: another tool may read others.
+
+    Also models that count no longer: a refine may be taken back.
+    """
+    for path in run.listed_files():
+        if path.suffix == ".safetensors" and path not in named:
+            yield from _tried(path, lambda path=path: read_tensors(path), AGAIN)  # type: ignore[misc]
     for path in run.sealed_files():
         if named & {path, path.parent} or file_is_as_written(path):
             continue
@@ -320,7 +327,9 @@ def _read_through(path: Path) -> None:
 
 def _read_features(folder: Path) -> None:
     """Refuse a folder of features in which something is damaged."""
-    open_features(folder)
+    store = open_features(folder)
+    if not store.ids.equals(read_source(folder, notify=silent).collection.ids):
+        raise InputError(f"the features in {folder} are of other items")
     if not skipped_is_as_written(folder):
         raise InputError(f"the list of skipped items in {folder} is damaged or missing")
 
