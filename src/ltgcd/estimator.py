@@ -59,7 +59,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         How often to train once more with known classes hidden, to learn how often a label is right and which items are
         unsure. "auto" is what ``ltgcd discover`` does: 4, or 1 where the last stage of a backbone is trained. At 0,
         confidences are the model's own, and too high.
-    labels_from : {"collection", "elsewhere"}
+    labels_from : {"collection", "elsewhere", "random-items"}
         Whether the labelled items are a part of the collection or were gathered beside it, for the estimate of the
         number of classes (`ltgcd.class_number.estimate.estimate_k`).
     unlabelled : hashable, optional

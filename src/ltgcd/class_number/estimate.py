@@ -4,6 +4,7 @@
 are about equally heavy (`class_mass`): what is left, divided by the mean mass of a known class, is the number of novel
 classes. Draws over all that chance decided, hidden classes among it, give the interval, and their geometric mean is
 the estimate (`interval`). Density peaks give the weights and the partition.
+Where labels were drawn at random over the items, counts alone tell (`richness`).
 ``peaks-literal`` is the paper's search as printed, ``peaks-merged`` its corrected reading.
 """
 
@@ -22,6 +23,7 @@ from ltgcd.class_number.class_mass import EXPONENTS, class_number, mass_table, m
 from ltgcd.class_number.interval import bootstrap, geometric_mean, measured_error, widened
 from ltgcd.class_number.known_share import NEIGHBOURS, KnownShare, known_share, recoded, sibling_folds, with_siblings
 from ltgcd.class_number.peak_search import LITERAL, PeakConfig, density_peaks, partition, search_peaks
+from ltgcd.class_number.richness import missing_share, richness
 from ltgcd.class_number.rivals import ChosenPartition, evoc_layers, finch_levels, hdbscan, leiden_scan, ward_scan
 from ltgcd.class_number.search import Curve, Search, labelled_accuracy, search_k
 from ltgcd.common.errors import InputError
@@ -37,7 +39,7 @@ from ltgcd.graph.whitening import (
     without_long_rows,
 )
 
-LabelsFrom = Literal["collection", "elsewhere"]
+LabelsFrom = Literal["collection", "elsewhere", "random-items"]
 LEVEL = 0.9  # nominal coverage of the interval
 FEWEST_ITEMS = 20  # below it neighbours are no evidence
 TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
@@ -78,7 +80,8 @@ class KEstimate:
 def labels_origin(labels_from: str) -> LabelsFrom:
     """Where labels come from, as a person has typed it, or a sentence."""
     if labels_from not in get_args(LabelsFrom):
-        raise InputError(f"Labels come from {' or '.join(get_args(LabelsFrom))}, not from '{labels_from}'.")
+        *others, last = get_args(LabelsFrom)
+        raise InputError(f"Labels come from {', '.join(others)} or {last}, not from '{labels_from}'.")
     return cast(LabelsFrom, labels_from)
 
 
@@ -108,9 +111,10 @@ def estimate_k(
         Number of known classes |Y_l|, where some of them may have no labelled item; by default the largest label + 1.
     k_max : int, optional
         Largest K that is considered. (HDBSCAN, Leiden, FINCH and EVoC offer a few partitions: the nearest is taken.)
-    labels_from : {"collection", "elsewhere"}
+    labels_from : {"collection", "elsewhere", "random-items"}
         Whether the labelled items are a part of the collection (a known class then has fewer unlabelled items than a
-        novel one of the same size), or were gathered beside it. Only ``peaks`` uses it.
+        novel one of the same size), were gathered beside it, or were drawn from all items of the collection at random,
+        novel classes being those that no draw has met. Only ``peaks`` uses it.
     random_state : int
         Seed.
     """
@@ -169,6 +173,8 @@ def _by_known_share(task: _Task) -> _Result:
     if labelled.all():
         reason = "every item is labelled: nothing is left that could be novel"
         return task.n_old, task.n_old, task.n_old, ((task.n_old, 100.0),), task.y.copy(), {"fallback": reason}
+    if task.labels_from == "random-items":
+        return _by_richness(task)
     z = principal_components(task.x)
     if len(z) < FEWEST_ITEMS:
         return _by_peaks_alone(task, z, f"fewer than {FEWEST_ITEMS} items are too few to learn from")
@@ -187,7 +193,7 @@ def _by_known_share(task: _Task) -> _Result:
     errors = measured_error(z, y, graph, log_size, task.random_state)
     drawn = {
         origin: bootstrap(table, n_shown, inside=origin == "collection", random_state=task.random_state)
-        for origin in get_args(LabelsFrom)
+        for origin in ("collection", "elsewhere")
     }
     # An error that nobody measured makes the interval wide; it is no reason for another estimate.
     by_origin = {
@@ -227,6 +233,35 @@ def _by_known_share(task: _Task) -> _Result:
     if n_shown < task.n_old:
         evidence["known_classes_that_show_nothing"] = task.n_old - n_shown
     return k, low, high, _likelihood_curve(found, number, high, n_shown, task), labels, evidence
+
+
+def _by_richness(task: _Task) -> _Result:
+    """The number by the counts of the labels alone (`richness`), and a partition into as many clusters.
+
+    Which share of the items is novel the counts say better than any likeness to classes with few labels: known classes
+    are the large ones, and a large class with its labels taken away is not like the small ones that nobody has met.
+    """
+    counts = np.bincount(task.y[task.y != UNLABELLED])
+    number, *bounds = richness(counts, LEVEL, task.random_state)
+    ceiling = len(task.y) if task.k_max is None else task.k_max
+    k = int(np.clip(round(number), task.n_old, ceiling))
+    low = int(np.clip(np.floor(bounds[0]), task.n_old, k))
+    high = int(np.clip(np.ceil(bounds[1]), k, max(k, ceiling)))
+    white = within_class_whitening(principal_components(task.x), task.y, task.n_old)
+    config = PeakConfig()
+    graph = knn_graph(white, max(config.k, config.k_s))
+    peaks, _ = density_peaks(white, graph, config, candidates=task.y == UNLABELLED)
+    novelty = _distance(white, task, np.unique(task.y[task.y != UNLABELLED]))
+    labels = partition(white, task.y, task.n_old, k, peaks, novelty)
+    evidence: dict[str, Any] = {
+        "missing_share": round(missing_share(counts), 4),
+        "classes_with_so_many_labelled_items": {str(m): int((counts == m).sum()) for m in range(1, 5)},
+        "labels_from": task.labels_from,
+        "assumption": "every item of the collection was as likely to be labelled as any other",
+        "peaks": [int(peak) for peak in peaks],
+        "neighbour_recall": graph.recall,
+    }
+    return k, low, high, ((k, round(labelled_accuracy(labels, task.y, balanced=True), 4)),), labels, evidence
 
 
 def _by_peaks_alone(task: _Task, z: NDArray[np.float32], reason: str) -> _Result:

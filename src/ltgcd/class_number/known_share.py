@@ -156,24 +156,22 @@ def evidence(
 ) -> NDArray[np.float64]:
     """Evidence (n, F) for "known" of all items, or of n of them, among which all that are labelled must be.
 
-    Cross-fitted: whitening and class means come from the labels of the other folds, and unlabelled items are in folds
-    too, so that a labelled item and an unlabelled one of the same class are treated alike.
+    Cross-fitted: the whitening comes from the labels of the other folds. A labelled item is compared with its class
+    without itself, an unlabelled one with the classes without one other item (`_without_one`), so that a labelled and
+    an unlabelled item of the same class are treated alike.
     """
     items = np.arange(len(z)) if items is None else items
     inner, classes, fold_of = z[items], y[items], folds[items]
-    n_classes, ranks = int(y.max()) + 1, _ranks(y)
+    n_classes, ranks, members = int(y.max()) + 1, _ranks(y), _members(z[items], y[items])
     parts: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
     for fold in np.unique(fold_of):
-        others = np.where(fold_of == fold, UNLABELLED, classes)
-        white = within_class_whitening(inner, others, n_classes)
-        means, counts = class_means(white, others, n_classes)
-        means = normalise(means)
+        white = within_class_whitening(inner, np.where(fold_of == fold, UNLABELLED, classes), n_classes)
+        means, counts = class_means(white, classes, n_classes)
         inside = np.flatnonzero(fold_of == fold)
         for start in range(0, len(inside), BLOCK):
             rows = inside[start : start + BLOCK]
-            cosine = (white[rows] @ means.T).astype(np.float64)
-            cosine[:, counts == 0] = -1.0
-            parts.append((rows, _evidence_rows(cosine, y, graph, items[rows], ranks)))
+            cosine, left_out = _without_one(white, rows, means, counts, members, own=classes[rows])
+            parts.append((rows, _evidence_rows(cosine, y, graph, items[rows], items[left_out], ranks)))
     return _gathered(parts, len(items))
 
 
@@ -186,20 +184,78 @@ def hidden_evidence(
     """
     labelled = np.flatnonzero(y != UNLABELLED)
     classes, inner = y[labelled], z[labelled]
-    n_classes, ranks = int(y.max()) + 1, _ranks(y)
+    n_classes, ranks, members = int(y.max()) + 1, _ranks(y), _members(inner, classes)
     fold_of = _class_folds(classes, random_state)
     parts: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
     for fold in np.unique(fold_of):
         white = within_class_whitening(inner, np.where(fold_of == fold, UNLABELLED, classes), n_classes)
         means, counts = class_means(white, classes, n_classes)
-        means = normalise(means)
         inside = np.flatnonzero(fold_of == fold)
         for start in range(0, len(inside), BLOCK):
             rows = inside[start : start + BLOCK]
-            cosine = (white[rows] @ means.T).astype(np.float64)
-            cosine[:, counts == 0] = -1.0
-            parts.append((rows, _evidence_rows(cosine, y, graph, labelled[rows], ranks, hide=classes[rows])))
+            hide = classes[rows]
+            cosine, left_out = _without_one(white, rows, means, counts, members, hide=hide)
+            parts.append((rows, _evidence_rows(cosine, y, graph, labelled[rows], labelled[left_out], ranks, hide)))
     return _gathered(parts, len(labelled))
+
+
+@dataclass(frozen=True, eq=False)
+class _Members:
+    """The labelled rows, class by class (`first` says where each begins), and a number of each row by its content."""
+
+    rows: NDArray[np.int64]
+    first: NDArray[np.int64]
+    number: NDArray[np.int64]
+
+
+def _members(z: NDArray[np.float32], y: NDArray[np.int64]) -> _Members:
+    labelled = np.flatnonzero(y != UNLABELLED)
+    rows = labelled[np.argsort(y[labelled], kind="stable")]
+    first = np.searchsorted(y[rows], np.arange(int(y.max()) + 1))
+    return _Members(rows, first.astype(np.int64), (_row_hash(z, 0) // np.uint64(FOLDS)).astype(np.int64))
+
+
+def _without_one(
+    white: NDArray[np.float32],
+    rows: NDArray[np.int64],
+    means: NDArray[np.float32],
+    counts: NDArray[np.int64],
+    members: _Members,
+    own: NDArray[np.int64] | None = None,
+    hide: NDArray[np.int64] | None = None,
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Cosines (B, C) of some rows to the class means, of which one is taken without one item; and that item (B,).
+
+    A labelled item is left out of its own class, or it would be near to itself. If an unlabelled item of the class met
+    all of its labels it would look better known than any labelled one, and where classes are small, or hard to tell
+    apart, the share of known items would come out too large. So it takes the place of a labelled item of the class that
+    it is nearest to; and since nobody knows which unlabelled items are novel, these and the hidden ones do the same.
+
+    Parameters
+    ----------
+    white : ndarray, shape (N, d)
+        Unit rows.
+    means, counts : ndarray, shapes (C, d) and (C,)
+        Means of the labelled items of each class, and how many there are.
+    own : ndarray of int64, shape (B,), optional
+        Class of each row, -1 for an unlabelled one; by default no row is looked at as a labelled one.
+    hide : ndarray of int64, shape (B,), optional
+        A class that is not there for the row.
+    """
+    at = np.arange(len(rows))
+    cosine = (white[rows] @ normalise(means).T).astype(np.float64)
+    cosine[:, counts == 0] = -1.0
+    if hide is not None:
+        cosine[at, hide] = -1.0
+    place = cosine.argmax(axis=1)
+    left_out = members.rows[members.first[place] + members.number[rows] % np.maximum(counts[place], 1)]
+    if own is not None:
+        labelled = own != UNLABELLED
+        place, left_out = np.where(labelled, own, place), np.where(labelled, rows, left_out)
+    rest = normalise(means[place] * counts[place, None].astype(np.float32) - white[left_out])
+    alone = counts[place] < 2
+    cosine[at, place] = np.where(alone, -1.0, (white[rows] * rest).sum(axis=1, dtype=np.float64))
+    return cosine, left_out
 
 
 def _evidence_rows(
@@ -207,14 +263,17 @@ def _evidence_rows(
     y: NDArray[np.int64],
     graph: NeighbourGraph,
     rows: NDArray[np.int64],
+    left_out: NDArray[np.int64],
     ranks: int,
     hide: NDArray[np.int64] | None = None,
 ) -> NDArray[np.float64]:
-    """Evidence (B, F) of some rows from their cosines to the class means (B, C); `hide` hides a class of each."""
-    labels = y[graph.indices[rows, :NEIGHBOURS]]
+    """Evidence (B, F) of some rows from their cosines to the class means (B, C).
+
+    For each of them the label of one item is left out, and `hide` hides a class.
+    """
+    near = graph.indices[rows, :NEIGHBOURS]
+    labels = np.where(near == left_out[:, None], UNLABELLED, y[near])
     if hide is not None:
-        cosine = cosine.copy()
-        cosine[np.arange(len(hide)), hide] = -1.0
         labels = np.where(labels == hide[:, None], UNLABELLED, labels)
     return _evidence_columns(cosine, labels, graph.similarities[rows, :NEIGHBOURS].astype(np.float64), ranks)
 

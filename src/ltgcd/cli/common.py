@@ -30,8 +30,8 @@ LabelsFrom = Annotated[
     str,
     typer.Option(
         "--labels-from",
-        help="Were the labelled items drawn from this same collection (collection), or collected separately "
-        "(elsewhere)? It matters for the number of classes only.",
+        help="Were classes of this same collection labelled (collection), items gathered beside it (elsewhere), or "
+        "items of it drawn at random, whatever their class (random-items)? It matters for the number of classes only.",
     ),
 ]
 OwnBackbone = Annotated[

@@ -112,6 +112,9 @@ def estimate_k(
                 else "known classes"
             )
             print(f"About {share:.0%} of the unlabelled items belong to {which}.")
+        if "missing_share" in result["evidence"]:
+            share = result["evidence"]["missing_share"]
+            print(f"About {share:.1%} of the items are of classes without a label, by how often classes were drawn.")
         print(f"Method: {result['method']}; {len(result['curve'])} values of K looked at; {result['seconds']:.1f} s.")
         if "plot" in result:
             print(f"The curve is in {result['plot']}.")

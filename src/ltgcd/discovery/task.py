@@ -90,7 +90,7 @@ class DiscoveryConfig:
     rehearsals : int
         How often the method is trained once more with known classes hidden, to learn how often its labels are right.
         At 0, confidences are the model's own and no item is unsure.
-    labels_from : {"collection", "elsewhere"}
+    labels_from : {"collection", "elsewhere", "random-items"}
         Where the labelled items come from, for the estimate of K (`ltgcd.class_number.estimate.estimate_k`).
     random_state : int
         Seed.
