@@ -55,6 +55,23 @@ Workers = Annotated[
         help="Processes that embed, of one thread each; 1 is none but this. By default one a core, if that is faster.",
     ),
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        show_default="none",
+        help="A Ray cluster that embeds: ray (this machine), auto (the one this machine is part of) or "
+        "ray://host:10001. The features are the same to the last bit; see docs/scale.md.",
+    ),
+]
+MaxMemory = Annotated[
+    str | None,
+    typer.Option(
+        "--max-memory",
+        show_default="what is free",
+        help="Refuse, before anything starts, what takes more memory than this (12G, 800M), and say what would fit.",
+    ),
+]
 Data = Annotated[
     Path | None, typer.Option("--data", help="Folder of the datasets (default: $LTGCD_DATA, else a cache folder).")
 ]

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ltgcd.cli.common import (
+    Cluster,
     Data,
     Engine,
     IdColumn,
@@ -131,6 +132,7 @@ def embed(
     trained_blocks: Annotated[int, typer.Option("--trained-blocks", help="Last blocks left for training.")] = 1,
     engine: Engine = "auto",
     workers: Workers = None,
+    cluster: Cluster = None,
     labels: Labels = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at a broken image instead of skipping it.")] = False,
     text_column: TextColumn = None,
@@ -160,7 +162,17 @@ def embed(
         check_backbone(name, items.kind, views)
         dim = items.x.shape[1] if isinstance(items, Vectors) and name == "embeddings" else None
         model = load_backbone(name, image_size=image_size, weights=weights, trained_blocks=trained_blocks, dim=dim)
-        result = run(read, model, out, views=views, engine=engine, workers=workers, strict=strict, notify=status)
+        result = run(
+            read,
+            model,
+            out,
+            views=views,
+            engine=engine,
+            workers=workers,
+            cluster=cluster,
+            strict=strict,
+            notify=status,
+        )
         return {
             "n": result.n,
             "dim": result.dim,

@@ -8,12 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from ltgcd.cli.common import (
+    Cluster,
     Engine,
     IdColumn,
     Json,
     LabelColumn,
     Labels,
     LabelsFrom,
+    MaxMemory,
     OwnBackbone,
     Seed,
     SourcePath,
@@ -62,6 +64,8 @@ def discover(
     ] = None,
     engine: Engine = "auto",
     workers: Workers = None,
+    cluster: Cluster = None,
+    max_memory: MaxMemory = None,
     seed: Seed = 0,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
@@ -92,10 +96,11 @@ def discover(
             read,
             out,
             k=class_number(k),
-            embedding=Embedding(backbone, image_size, views, weights, engine, workers, quality),
+            embedding=Embedding(backbone, image_size, views, weights, engine, workers, quality, cluster),
             labels_from=labels_from,
             random_state=seed,
             store=opened(source),
+            max_memory=max_memory,
             notify=status,
         )
 

@@ -1,1 +1,1 @@
-"""Where work runs: in this process, or in worker processes of one thread each."""
+"""Where work runs: in this process, in worker processes of one thread each, or on a Ray cluster."""

@@ -1,4 +1,4 @@
-"""Run a function on every shard of some work, in this process or in worker processes with one thread each.
+"""Run a function on every shard of some work: in this process, in worker processes of one thread each, or on Ray.
 
 Threads that share each sum wait for one another at its end, so that one core taken by somebody else stops all of them:
 measured on two cores beside two busy processes, a sentence encoder fell from 266 texts a second to between 4 and 30.
@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from ltgcd.common.progress import time_left
 from ltgcd.engine.pool import NotForWorkers, run_in_workers
+from ltgcd.engine.ray_cluster import run_on_ray
 from ltgcd.engine.threads import available_cores, torch_threads
 
 Shard = TypeVar("Shard")
@@ -33,6 +34,7 @@ def map_shards(
     total: int,
     *,
     workers: int | None = None,
+    cluster: str | None = None,
     advance: Advance = lambda _items: None,
     notify: Callable[[str], None] = lambda _message: None,
 ) -> None:
@@ -53,12 +55,18 @@ def map_shards(
     workers : int, optional
         Worker processes; 1 is this process alone. By default this process does the first shard, and sees by the time it
         took whether one worker a core would be done sooner with the others, start included, and how long they take.
+    cluster : str, optional
+        A Ray cluster, as `ltgcd.engine.ray_cluster.check_cluster` takes it, whose actors do all of it: `workers` of
+        them, by default one a core.
     advance : callable
         Told how many more items are done; fewer than none where a worker died over them.
     notify : callable
         Told in a sentence what happens.
     """
     waiting = iter(shards)
+    if cluster is not None:
+        run_on_ray(prepare, waiting, cluster, workers, advance, notify)
+        return
     function: Function[Shard] | None = None
     with torch_threads(1):
         if workers is None:

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch
-
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container on Linux: microseconds of computing in so many microseconds
 
 
@@ -28,6 +26,8 @@ def torch_threads(n: int | None) -> Iterator[None]:
 
     A sum that several threads share depends on how many they are, in its last bits.
     """
+    import torch  # noqa: PLC0415 - seconds, and work without it need not wait for it
+
     before = torch.get_num_threads()
     torch.set_num_threads(n or before)
     try:

@@ -30,6 +30,7 @@ from ltgcd.common.progress import progress
 from ltgcd.data.collection import UNLABELLED, Collection, Source
 from ltgcd.data.items import Kind, Vectors
 from ltgcd.data.sources import write_embeddings, write_manifest
+from ltgcd.engine.ray_cluster import check_cluster
 from ltgcd.engine.shards import map_shards
 from ltgcd.engine.threads import torch_threads
 from ltgcd.features.backbones import check_kind
@@ -104,6 +105,7 @@ def embed(
     views: int = 0,
     engine: str = "auto",
     workers: int | None = None,
+    cluster: str | None = None,
     strict: bool = False,
     may_be_empty: bool = False,
     notify: Callable[[str], None] = lambda _message: None,
@@ -125,6 +127,8 @@ def embed(
     workers : int, optional
         Processes that share the work, of one thread each; 1 is this process alone. By default one a core where that is
         faster, start included. They change no bit.
+    cluster : str, optional
+        A Ray cluster whose actors share the work instead: ray, auto or ray://host:10001. They change no bit either.
     strict : bool
         Stop at the first broken image instead of skipping and reporting it.
     may_be_empty : bool
@@ -134,7 +138,10 @@ def embed(
     """
     folder, collection = Path(folder), source.collection
     check_kind(backbone.name, backbone.kind, collection.items.kind, views)
-    workers = _chosen(workers, backbone)
+    if cluster is not None:
+        check_cluster(cluster)
+        folder = folder.resolve()  # the same to all machines
+    workers = workers if cluster else _chosen(workers, backbone)
     by = choose_engine(engine, backbone, len(collection) * (1 + views), engine_of(folder))
     claim(folder, cache_key(backbone, views, by))
     if (engine, by) == ("auto", "openvino"):
@@ -159,7 +166,7 @@ def embed(
             shards = (Shard(next(free), collection.ids.take(rows), collection.items.select(rows)) for rows in parts)
             prepare = partial(embedder, backbone, by, views, strict, folder)
             with progress(f"embedding ({backbone.name})", len(todo)) as advance:
-                map_shards(prepare, shards, len(todo), workers=workers, advance=advance, notify=notify)
+                map_shards(prepare, shards, len(todo), workers=workers, cluster=cluster, advance=advance, notify=notify)
         rate = len(todo) / max(time.perf_counter() - started, 1e-9) if len(todo) else 0.0
         skipped = _write_index(folder, collection)
         store = open_features(folder, verify=False)

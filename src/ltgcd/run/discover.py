@@ -12,7 +12,9 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import Collection, Source, positions
 from ltgcd.data.items import Items, Kind, Vectors
+from ltgcd.discovery.memory import check_memory
 from ltgcd.discovery.task import DiscoveryConfig, check_class_number, configure
+from ltgcd.engine.ray_cluster import check_cluster
 from ltgcd.features.backbones import check_backbone, default_backbone, load_backbone
 from ltgcd.features.cache import FeatureStore, shown_items
 from ltgcd.features.embed import embed
@@ -51,6 +53,8 @@ class Embedding:
         Processes that share the work, as `embed` takes it.
     quality : {"quick", "standard", "best"} or None
         How much time images are worth: one of `QUALITIES`, quick by default.
+    cluster : str or None
+        A Ray cluster that shares the work, as `embed` takes it.
     """
 
     backbone: str | None = None
@@ -60,6 +64,7 @@ class Embedding:
     engine: str = "auto"
     workers: int | None = None
     quality: str | None = None
+    cluster: str | None = None
 
     def model(self, kind: Kind) -> tuple[str, int | None]:
         """Name of the backbone for a kind of item, and the side of an image; a sentence if that can't be."""
@@ -87,6 +92,7 @@ def discover_source(
     store: FeatureStore | None = None,
     pictures: Pictures | None = None,
     title: str | None = None,
+    max_memory: str | None = None,
     notify: Notify = silent,
 ) -> dict[str, Any]:
     """Embed, estimate K, train, assign and draw the page; every step goes on where it stopped.
@@ -109,6 +115,8 @@ def discover_source(
         Pictures of vectors that have some, for the page.
     title : str, optional
         Name on the page.
+    max_memory : str, optional
+        Memory that may be taken ("12G"): what needs more is refused. By default that is only said, by what is free.
     notify : callable
         Told in a sentence what happens.
     """
@@ -118,6 +126,10 @@ def discover_source(
     collection.require_partial_labels()
     check_class_number(k, collection.n_old, len(collection))
     run.check_free()
+    if embedding.cluster is not None:
+        check_cluster(embedding.cluster)
+    if isinstance(collection.items, Vectors):
+        _check_memory(source, k, max_memory, notify)
     config = _configured(source, embedding, store, k, method, rehearsals, labels_from, random_state)
     # One lock from here to the end: an update between two steps would be undone by the next one.
     with run.lock("ltgcd discover"):
@@ -127,6 +139,7 @@ def discover_source(
             embedded, items, skipped = source, _shown(store, source), 0
         else:
             embedded, store, items, skipped = _embedded(source, run, embedding, notify)
+            _check_memory(embedded, k, max_memory, notify)
         finished = train_run(
             embedded, folder, config, store=store, weights=embedding.weights, notify=notify, command=None
         )
@@ -138,6 +151,13 @@ def discover_source(
         shown: Items | None = items.items if items is not None else None
         draw_report(run, finished.table, x, shown, pictures=pictures, title=title)
     return {**summary(finished, collection.n_old), "skipped": skipped, "report": str(run.report)}
+
+
+def _check_memory(source: Source, k: int | None, allowed: str | None, notify: Notify) -> None:
+    """Refuse what does not fit into the memory that is allowed, or warn of what does not fit into what is free."""
+    n, dim = vectors(source).shape
+    if warning := check_memory(n, dim, k, allowed):
+        notify(warning)
 
 
 def summary(finished: Finished, n_old: int) -> dict[str, Any]:
@@ -210,6 +230,7 @@ def _embedded(
         views=embedding.views,
         engine=engine,
         workers=embedding.workers,
+        cluster=embedding.cluster,
         notify=notify,
     )
     if done.skipped:

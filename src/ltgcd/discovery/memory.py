@@ -1,0 +1,87 @@
+"""How much memory a discovery takes, told before it starts (docs/scale.md has the measurements behind it)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ltgcd.common.errors import InputError
+from ltgcd.common.tables import WHOLE
+from ltgcd.graph.whitening import DIMENSIONS
+
+PROGRAM = 600 << 20  # bytes of Python, torch and the tables of fixed size
+NEIGHBOURS = 800  # bytes an item: candidates and neighbours of the largest graphs
+UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_MEMORY = Path("/proc/meminfo")
+
+
+def needed_memory(n: int, dim: int, k: int | None = None) -> int:
+    """Bytes that `discover` takes at most, about, with n items of `dim` numbers and k classes.
+
+    The features as they were given and in the order of their content, 8 N D; whitened and trained, 8 N d; a search for
+    neighbours, which copies what it searches twice, 8 N d; graphs; and what is kept of the classes of all items.
+    """
+    d = min(dim, DIMENSIONS)
+    classes = min(4 * n * (k or 1000), 4 * WHOLE)
+    return PROGRAM + 8 * n * dim + 16 * n * d + NEIGHBOURS * n + classes
+
+
+def items_that_fit(memory: int, dim: int, k: int | None = None) -> int:
+    """How many items of `dim` numbers a memory of so many bytes is enough for."""
+    low, high = 0, 2**40
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if needed_memory(middle, dim, k) <= memory else (low, middle)
+    return low
+
+
+def free_memory() -> int | None:
+    """Bytes that this process can still have; None where the system does not say."""
+    found = []
+    for path, pattern, unit in ((_MEMORY, r"MemAvailable:\s+(\d+) kB", 1024), (_LIMIT, r"^(\d+)$", 1)):
+        try:
+            match = re.search(pattern, path.read_text(encoding="ascii"))
+        except OSError:
+            continue
+        if match:
+            found.append(int(match[1]) * unit)
+    return min(found, default=None)
+
+
+def bytes_of(text: str) -> int:
+    """A memory as a person types it (12G, 800M), in bytes."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", text.lower())
+    if not match:
+        raise InputError(f"'{text}' is no amount of memory; write it as in 12G or 800M.")
+    return int(float(match[1]) * UNITS[match[2]])
+
+
+def gibibytes(n: int) -> str:
+    """Bytes for people."""
+    return f"{n / 2**30:.1f} GiB"
+
+
+def memory_sentence(n: int, dim: int, k: int | None, memory: int) -> str | None:
+    """Why n items of `dim` numbers don't fit into so many bytes, and what would; None if they do."""
+    needed = needed_memory(n, dim, k)
+    if needed <= memory:
+        return None
+    fit = items_that_fit(memory, dim, k) // 1000 * 1000
+    others = f"about {fit:,} of the items would fit" if fit else "not even a thousand of the items would fit"
+    return (
+        f"{n:,} items of {dim} numbers take about {gibibytes(needed)} of memory, and there are {gibibytes(memory)}: "
+        f"{others}; the rest can then be labelled by 'ltgcd predict', or take a machine with more"
+    )
+
+
+def check_memory(n: int, dim: int, k: int | None, allowed: str | None) -> str | None:
+    """Refuse what does not fit into the memory that a person allows; a warning about what there is, if nobody does."""
+    if allowed is not None:
+        if sentence := memory_sentence(n, dim, k, bytes_of(allowed)):
+            raise InputError(f"{sentence}.")
+        return None
+    free = free_memory()
+    held = 4 * n * dim  # the features are there already
+    sentence = None if free is None else memory_sentence(n, dim, k, free + held)
+    return sentence and f"careful: {sentence}"

@@ -1,0 +1,91 @@
+"""What does not fit is said before it starts; a peak that is measured in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ltgcd.cli import app
+from ltgcd.common.errors import InputError
+from ltgcd.discovery import memory
+from ltgcd.discovery.memory import bytes_of, check_memory, items_that_fit, needed_memory
+
+PEAK = """
+import json, resource, sys
+import numpy as np
+from ltgcd.common import numerics, tables
+from ltgcd.training.config import changed
+from ltgcd.training.fit import fit_model
+from ltgcd.training.methods import METHODS
+from ltgcd.training.problem import Problem
+from ltgcd.discovery.discover import _answers
+
+tables.WHOLE, tables.BUFFER, numerics.BUFFER = 2**22, 2**22, 2**22  # as if memory were a sixteenth of what it is
+
+def peak_with(n, d, k):
+    random = np.random.RandomState(0)
+    true = random.randint(k, size=n)
+    x = (random.randn(k, d)[true] + 0.5 * random.randn(n, d)).astype(np.float32)
+    y = np.where((true % 2 == 0) & (random.rand(n) < 0.5), true // 2, -1)
+    # Two epochs of which the second selects: the peak is in the selection and at the end, not in the number of steps.
+    changes = {"schedule.epochs": 2, "schedule.batch_size": 512, "start": "random"}
+    fit = fit_model(Problem(x, y, k // 2, k, 0), changed(METHODS["ltgcd"].preset("frozen"), changes))
+    _answers(fit.probabilities, y)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+n, d, k = (int(a) for a in sys.argv[1:])
+warm = peak_with(600, d, 20)  # all that is imported is there now
+peak = peak_with(n, d, k)
+print(json.dumps({"warm": warm, "peak": peak, "table": 4 * n * k}))
+"""
+
+
+def test_no_table_of_all_items_by_all_classes_is_held() -> None:
+    """20,000 items by 3,000 classes: one such table is 240 MB, and the code of before held four of them at once."""
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, "20000", "16", "3000"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["table"] == 240_000_000
+    assert found["peak"] - found["warm"] < 0.8 * found["table"]
+
+
+def test_needed_memory_by_hand() -> None:
+    """A million × 384, 1,000 classes: 600 MiB, 3.1 GB of features, 4.1 GB of 256 numbers, 0.8 of neighbours, 0.27."""
+    expected = 600 * 2**20 + 8 * 384e6 + 16 * 256e6 + 800e6 + 4 * 2**26
+    assert needed_memory(1_000_000, 384, 1000) == expected
+    n = items_that_fit(8 << 30, 384, 1000)
+    assert needed_memory(n, 384, 1000) <= 8 << 30 < needed_memory(n + 1, 384, 1000)
+
+
+@pytest.mark.parametrize(("text", "n"), [("12G", 12 << 30), ("800M", 800 << 20), ("1.5 GiB", 3 << 29), ("7", 7)])
+def test_memory_as_people_type_it(text: str, n: int) -> None:
+    assert bytes_of(text) == n
+
+
+def test_what_does_not_fit_is_refused_or_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="'lots' is no amount of memory"):
+        bytes_of("lots")
+    with pytest.raises(InputError, match=r"take about 8\.\d GiB of memory, and there are 4\.0 GiB: about \d+,000 of"):
+        check_memory(1_000_000, 384, 1000, "4G")
+    assert check_memory(1_000_000, 384, 1000, "12G") is None
+    monkeypatch.setattr(memory, "free_memory", lambda: 2 << 30)
+    assert (check_memory(1_000_000, 384, 1000, None) or "").startswith("careful: 1,000,000 items of 384 numbers")
+    monkeypatch.setattr(memory, "free_memory", lambda: None)
+    assert check_memory(1_000_000, 384, 1000, None) is None
+
+
+def test_discover_refuses_before_it_takes_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x = np.random.RandomState(0).randn(200, 8).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x, y=np.where(np.arange(200) < 50, np.arange(200) % 2, -1))
+    with pytest.raises(SystemExit) as stopped:
+        app(["discover", str(tmp_path / "x.npz"), "--out", str(tmp_path / "run"), "--max-memory", "10M"])
+    assert stopped.value.code == 2
+    assert "not even a thousand of the items would fit" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

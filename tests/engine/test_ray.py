@@ -1,0 +1,161 @@
+"""Shards on Ray: three nodes on this machine, an actor that dies, a driver that is killed and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import errands
+import numpy as np
+import pytest
+
+from ltgcd.common.errors import InputError
+from ltgcd.data.collection import Collection, Source
+from ltgcd.data.items import Vectors
+from ltgcd.engine import ray_cluster
+from ltgcd.engine.shards import map_shards
+from ltgcd.features.backbones import load_backbone
+from ltgcd.features.embed import embed
+
+HERE = str(Path(__file__).parent)
+LOOPBACK = "127.0.0.2"  # Ray takes 127.0.0.1 in an address for the outer one of the machine
+
+
+@pytest.fixture(scope="module")
+def three_nodes() -> Iterator[str]:
+    """A cluster of three nodes of one core each; its address."""
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    before = dict(os.environ)
+    os.environ |= {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        "PYTHONPATH": os.pathsep.join([HERE, *sys.path]),
+    }
+    node = {"num_cpus": 1, "node_ip_address": LOOPBACK, "object_store_memory": 80 << 20}
+    cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+    for _ in range(2):
+        cluster.add_node(**node)
+    ray.init(address=cluster.address, log_to_driver=False, configure_logging=False, _node_ip_address=LOOPBACK)
+    yield cluster.address
+    ray.shutdown()
+    cluster.shutdown()
+    os.environ.clear()
+    os.environ |= before
+
+
+def finished(folder: Path) -> dict[int, int]:
+    """Process that did each finished shard."""
+    return {int(p.name.removeprefix("done-")): int(p.read_text().split()[0]) for p in folder.glob("done-*")}
+
+
+def on_ray(folder: Path, trouble: str = "", n: int = 9, workers: int | None = None) -> tuple[int, list[str]]:
+    items, sentences = [], []
+    map_shards(
+        partial(errands.make, folder, trouble),
+        iter(range(n)),
+        2 * n,
+        cluster="auto",
+        workers=workers,
+        advance=items.append,
+        notify=sentences.append,
+    )
+    return sum(items), sentences
+
+
+def test_shards_are_shared_by_the_nodes(three_nodes: str, tmp_path: Path) -> None:
+    items, sentences = on_ray(tmp_path)
+    assert items == 18
+    assert sentences == ["3 Ray actors, of one thread each, share the work"]
+    assert set(finished(tmp_path)) == set(range(9))
+    assert os.getpid() not in finished(tmp_path).values()
+
+
+def test_an_actor_that_is_killed_loses_nothing(three_nodes: str, tmp_path: Path) -> None:
+    items, sentences = on_ray(tmp_path, "die once")
+    assert items == 18
+    assert set(finished(tmp_path)) == set(range(9))
+    assert sum("died" in sentence for sentence in sentences) == 1
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_what_goes_wrong_is_told_as_it_is_in_one_process(three_nodes: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="The third is broken"):
+        on_ray(tmp_path, "input", workers=1)
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        on_ray(tmp_path, "bug", workers=1)
+    with pytest.raises(InputError, match="2 actors died over the same part"):
+        on_ray(tmp_path, "die always", workers=1)
+
+
+def test_engines_agree_to_the_last_bit_and_go_on_with_each_other(three_nodes: str, tmp_path: Path) -> None:
+    """60,000 vectors by one process, by two, by Ray, and by Ray after one process was stopped half-way."""
+    x = np.random.RandomState(0).randn(60_000, 16).astype(np.float32)
+    source = Source(_collection(x), None)
+    trunk = load_backbone("embeddings", dim=16)
+    found = {}
+    for name, how in {"one": {"workers": 1}, "two": {"workers": 2}, "ray": {"cluster": "auto"}}.items():
+        found[name] = embed(source, trunk, tmp_path / name, **how)
+    first = found["one"].source.collection.items
+    for path in (tmp_path / "one").glob("shard-*[13579].*"):
+        path.unlink()
+    again = embed(source, trunk, tmp_path / "one", cluster="auto", workers=1)
+    assert 0 < again.embedded < 60_000
+    assert isinstance(first, Vectors)
+    for other in (found["two"], found["ray"], again):
+        assert isinstance(other.source.collection.items, Vectors)
+        assert np.array_equal(first.x, other.source.collection.items.x)
+
+
+def _collection(x: np.ndarray) -> Collection:
+    import pyarrow as pa
+
+    ids = pa.array([f"i{i}" for i in range(len(x))])
+    return Collection(ids, Vectors(x), np.full(len(x), -1, dtype=np.int64), ())
+
+
+DRIVER = """
+import sys
+from functools import partial
+from pathlib import Path
+import ray
+import errands
+from ltgcd.engine.shards import map_shards
+ray.init(address=sys.argv[2], log_to_driver=False, configure_logging=False, _node_ip_address="127.0.0.2")
+folder = Path(sys.argv[1])
+left = [n for n in range(9) if not (folder / f"done-{n}").exists()]
+map_shards(partial(errands.make, folder, sys.argv[3]), iter(left), 2 * len(left), cluster="auto")
+"""
+
+
+def test_a_driver_that_is_killed_is_started_again(three_nodes: str, tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray")
+    (tmp_path / "done-0").write_text("1 1")
+    driver = [sys.executable, "-c", DRIVER, str(tmp_path), three_nodes]
+    process = subprocess.Popen([*driver, "slow"], stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while not list(tmp_path.glob("prepared-by-*")) and time.monotonic() < until:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    while ray.available_resources().get("CPU", 0) < 3 and time.monotonic() < until:
+        time.sleep(0.2)  # its actors end with it
+    assert set(finished(tmp_path)) == {0}
+    subprocess.run([*driver, ""], check=True, timeout=120)
+    assert set(finished(tmp_path)) == set(range(9))
+    assert finished(tmp_path)[0] == 1  # and what was there has been left alone
+
+
+def test_what_is_no_cluster_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="'dask' is no cluster"):
+        ray_cluster.check_cluster("dask")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"pip install 'ltgcd\[ray\]'"):
+        ray_cluster.check_cluster("ray")
