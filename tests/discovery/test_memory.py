@@ -19,13 +19,14 @@ PEAK = """
 import json, resource, sys
 import numpy as np
 from ltgcd.common import numerics, tables
+from ltgcd.graph import density
 from ltgcd.training.config import changed
 from ltgcd.training.fit import fit_model
 from ltgcd.training.methods import METHODS
 from ltgcd.training.problem import Problem
 from ltgcd.discovery.discover import _answers
 
-tables.WHOLE, tables.BUFFER, numerics.BUFFER = 2**22, 2**22, 2**22  # as if memory were a sixteenth of what it is
+tables.WHOLE = density.WHOLE = tables.BUFFER = numerics.BUFFER = 2**22  # as if memory were a sixteenth of what it is
 
 def peak_with(n, d, k):
     random = np.random.RandomState(0)
@@ -33,7 +34,7 @@ def peak_with(n, d, k):
     x = (random.randn(k, d)[true] + 0.5 * random.randn(n, d)).astype(np.float32)
     y = np.where((true % 2 == 0) & (random.rand(n) < 0.5), true // 2, -1)
     # Two epochs of which the second selects: the peak is in the selection and at the end, not in the number of steps.
-    changes = {"schedule.epochs": 2, "schedule.batch_size": 512, "start": "random"}
+    changes = {"schedule.epochs": 2, "schedule.batch_size": 128, "start": "random"}
     fit = fit_model(Problem(x, y, k // 2, k, 0), changed(METHODS["ltgcd"].preset("frozen"), changes))
     _answers(fit.probabilities, y)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
