@@ -26,8 +26,9 @@ from ltgcd.bench.cells import Workshop
 from ltgcd.bench.tables import cell_of, read_settings, read_tables
 from ltgcd.class_number.class_mass import class_numbers, expected_number, mass_table, mean_log_size
 from ltgcd.class_number.estimate import TAILS
+from ltgcd.class_number.evidence import NEIGHBOURS, recoded, sibling_folds, with_siblings
 from ltgcd.class_number.interval import bootstrap, geometric_mean, measured_error, widened
-from ltgcd.class_number.known_share import NEIGHBOURS, known_share, recoded, sibling_folds, with_siblings
+from ltgcd.class_number.known_share import known_share
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.order import content_order
 from ltgcd.graph.knn import knn_graph

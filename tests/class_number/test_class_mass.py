@@ -20,6 +20,7 @@ from ltgcd.class_number.class_mass import (
     mass_table,
     mean_log_size,
 )
+from ltgcd.class_number.evidence import evidence, hidden_evidence, sibling_folds
 from ltgcd.class_number.interval import (
     HALVES,
     STEPS,
@@ -29,14 +30,7 @@ from ltgcd.class_number.interval import (
     measured_error,
     widened,
 )
-from ltgcd.class_number.known_share import (
-    KnownShare,
-    evidence,
-    hidden_evidence,
-    known_share,
-    mixture_share,
-    sibling_folds,
-)
+from ltgcd.class_number.known_share import KnownShare, known_share, mixture_share
 from ltgcd.common.logistic import LogisticRegression, platt_scaling
 from ltgcd.graph.density import density
 from ltgcd.graph.knn import knn_graph

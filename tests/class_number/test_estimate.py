@@ -8,7 +8,8 @@ from problems import PACKAGES, blobs, few_draws  # noqa: F401 - the fixture is u
 
 from ltgcd.class_number.class_mass import class_number
 from ltgcd.class_number.estimate import ESTIMATORS, estimate_k
-from ltgcd.class_number.known_share import mixture_share, recoded, row_folds, sibling_folds, with_siblings
+from ltgcd.class_number.evidence import recoded, row_folds, sibling_folds, with_siblings
+from ltgcd.class_number.known_share import mixture_share
 from ltgcd.class_number.peak_search import LITERAL, PeakConfig, nearest, partition
 from ltgcd.class_number.search import labelled_accuracy, search_k
 from ltgcd.common.errors import InputError

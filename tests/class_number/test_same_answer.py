@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from problems import PACKAGES, blobs, few_draws  # noqa: F401 - the fixture is used by all
 
 from ltgcd.class_number.estimate import ESTIMATORS, KEstimate, estimate_k
-from ltgcd.class_number.known_share import row_folds
+from ltgcd.class_number.evidence import row_folds
 
 
 def assert_same_answer(a: KEstimate, b: KEstimate, order: np.ndarray, number: np.ndarray) -> None:

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from ltgcd.class_number.class_mass import EXPONENTS, class_number, mass_table, mean_log_size
+from ltgcd.class_number.evidence import NEIGHBOURS, recoded, sibling_folds, with_siblings
 from ltgcd.class_number.interval import bootstrap, geometric_mean, measured_error, widened
-from ltgcd.class_number.known_share import NEIGHBOURS, KnownShare, known_share, recoded, sibling_folds, with_siblings
+from ltgcd.class_number.known_share import KnownShare, known_share
 from ltgcd.class_number.peak_search import LITERAL, PeakConfig, density_peaks, partition, search_peaks
 from ltgcd.class_number.richness import missing_share, richness
 from ltgcd.class_number.rivals import ChosenPartition, evoc_layers, finch_levels, hdbscan, leiden_scan, ward_scan

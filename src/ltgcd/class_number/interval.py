@@ -15,16 +15,15 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from ltgcd.class_number.class_mass import MassTable, class_numbers, expected_number, mass_share, mass_table
-from ltgcd.class_number.known_share import (
+from ltgcd.class_number.evidence import (
     evidence,
     hidden_evidence,
-    mixture_share,
     recoded,
     row_folds,
-    separate,
     sibling_folds,
     with_siblings,
 )
+from ltgcd.class_number.known_share import mixture_share, separate
 from ltgcd.data.collection import UNLABELLED, seed_after
 from ltgcd.graph.knn import NeighbourGraph
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sknetwork.clustering import Louvain
 
-from ltgcd.class_number.known_share import NEIGHBOURS as EVIDENCE_NEIGHBOURS
+from ltgcd.class_number.evidence import NEIGHBOURS as EVIDENCE_NEIGHBOURS
 from ltgcd.class_number.known_share import known_share, mixture_share, posterior
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.order import content_order

@@ -14,7 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ltgcd.class_number.known_share import NEIGHBOURS, known_share, recoded
+from ltgcd.class_number.evidence import NEIGHBOURS, recoded
+from ltgcd.class_number.known_share import known_share
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.knn import knn_graph
 from ltgcd.graph.whitening import principal_components
