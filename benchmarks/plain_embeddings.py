@@ -53,8 +53,8 @@ def labelled_by(row: str, problem: Problem) -> np.ndarray:
         experiment = METHODS["ltgcd"].preset("frozen")
     if row == BEFORE:
         with patch("ltgcd.training.fit.probably_novel", lambda *_: None):
-            return fit_model(problem, experiment).probabilities.argmax(axis=1)
-    return fit_model(problem, experiment).probabilities.argmax(axis=1)
+            return np.asarray(fit_model(problem, experiment).probabilities).argmax(axis=1)
+    return np.asarray(fit_model(problem, experiment).probabilities).argmax(axis=1)
 
 
 def run(work: Path, names: list[str], rows: list[str]) -> list[dict[str, Any]]:

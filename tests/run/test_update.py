@@ -20,9 +20,9 @@ from ltgcd.cli import app
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.data.sources import read_source
-from ltgcd.discovery.new_categories import closeness_rank, neighbour_groups, new_categories
-from ltgcd.graph.knn import knn_graph
-from ltgcd.graph.whitening import normalise
+from ltgcd.discovery.new_categories import closeness_rank, mixing, neighbour_groups, new_categories, unexplained_items
+from ltgcd.graph.knn import NeighbourGraph, knn_graph
+from ltgcd.graph.whitening import normalise, principal_components
 from ltgcd.report.layout import places_beside, places_on_map
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import Embedding, discover_source
@@ -386,6 +386,36 @@ def test_rank_worked_out_by_hand() -> None:
     assert near[1] == far[1] == 0, "the single item at 90° is farther from both groups than any of their own"
 
 
+def test_mixing_worked_out_by_hand() -> None:
+    """Neighbours of rows 4 and 5: each other, twice an item of class 0, once one of class 1, which has three items."""
+    near = np.array([[1, 2], [0, 2], [0, 1], [0, 1], [5, 0, 1, 2], [4, 0, 6, 6]], dtype=object)
+    indices = np.array([[*row, *row][:4] for row in near], dtype=np.int64)
+    indices[5] = [4, 0, 6, 3]
+    graph = NeighbourGraph(np.concatenate([indices, indices[:1]]), np.ones((7, 4), dtype=np.float32), 1.0, True)
+    classes = np.array([0, 0, 1, 1, -1, -1, 1])
+    # Group items meet one another twice in all, 2 / (2 − 1) each; class 0 is met three times by two items, class 1
+    # three times by three.
+    got = mixing(graph, classes, np.array([4, 5]), 3)
+    assert got.tolist() == pytest.approx([3 / 2 / 2, 3 / 3 / 2, 0])
+    # Strangers among themselves mix with whatever they are near to.
+    assert (mixing(graph, classes, np.array([4]), 3)[:2] > 1).all()
+
+
+def test_what_comes_together_is_told_from_what_does_not() -> None:
+    """Classes that overlap: an item alone says little of whether it is new, those that came with it say more."""
+    random = np.random.RandomState(5)
+    centres = 0.75 * random.randn(14, 24)
+    true = np.concatenate([np.repeat(np.arange(12), 60), np.repeat(np.arange(14), [*[5] * 12, 30, 30])])
+    x = (centres[true] + random.randn(len(true), 24)).astype(np.float32)
+    classes = np.where(np.arange(len(true)) < 720, true, -1)
+    z, asked = principal_components(x), np.arange(720, len(true))
+    alone, together = unexplained_items(z, classes, knn_graph(z, 30), asked)
+    absent = true[asked] >= 12
+    right = [np.mean((p > 0.5) == absent) for p in (alone, together)]
+    assert right[1] > right[0]
+    assert right[1] > 0.9
+
+
 def test_groups_are_of_neighbours() -> None:
     x = np.concatenate([blobs(np.full(8, 0), 0), blobs(np.full(8, 1), 1), blobs(np.repeat(np.arange(2, 9), 15), 2)])
     graph = knn_graph(x, 10)
@@ -408,14 +438,14 @@ def test_nothing_to_learn_from_appends_nothing() -> None:
 
 def test_neither_the_order_of_rows_nor_the_numbers_of_classes_change_what_is_found() -> None:
     random = np.random.RandomState(3)
-    true = np.concatenate([random.randint(6, size=300), random.randint(9, size=60)])
-    x, new = blobs(true, 3), np.arange(360) >= 300
-    classes = np.where(new | (random.rand(360) < 0.1), -1, true)
-    y = np.where((true < 4) & ~new & (np.arange(360) % 2 == 0), true, -1)
+    true = np.concatenate([random.randint(6, size=300), random.randint(9, size=120)])
+    x, new = blobs(true, 3), np.arange(420) >= 300
+    classes = np.where(new | (random.rand(420) < 0.1), -1, true)
+    y = np.where((true < 4) & ~new & (np.arange(420) % 2 == 0), true, -1)
     x[310], x[340] = x[305], x[20]  # copies
     found = new_categories(x, y, classes, new, 6)
     assert (found.labels >= 6).any()
-    order, number = random.permutation(360), np.append(random.permutation(6), -1)
+    order, number = random.permutation(420), np.append(random.permutation(6), -1)
     other = new_categories(x[order], number[y][order], number[classes][order], new[order], 6)
     for one, two in zip(found, other, strict=True):
         np.testing.assert_array_equal(one[order], two)

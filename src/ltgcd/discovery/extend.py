@@ -16,6 +16,8 @@ from ltgcd.features.views import Views
 from ltgcd.graph.whitening import class_means, normalise
 from ltgcd.training.model import FittedModel, extended, features_of, head_outputs
 
+LEAST = 0.3  # probability of being unexplained from which an item may follow others into an appended category
+
 
 class Extension(NamedTuple):
     """What new items are, and what they add to the model.
@@ -47,6 +49,7 @@ def extend(
     classes: NDArray[np.int64],
     given: NDArray[np.int64],
     random_state: int = 0,
+    leaning: NDArray[np.int64] | None = None,
 ) -> Extension:
     """Label M new items that come after N items of a run, and append the classes that they need.
 
@@ -68,6 +71,8 @@ def extend(
         Labels that people gave to the new items, -1 without; from `fitted.k` on they are classes of their own.
     random_state : int
         Seed.
+    leaning : ndarray of int64, shape (N,), optional
+        Class of each item of the run, sure of it or not; by default `classes`.
     """
     n, m = len(classes), len(given)
     order = content_order(np.asarray(x[n:], dtype=np.float32), given, int(given.max(initial=UNLABELLED)) + 1)
@@ -77,7 +82,8 @@ def extend(
     asked = np.concatenate([np.zeros(n, dtype=bool), given == UNLABELLED])
     people = np.concatenate([y, np.where(given < fitted.n_old, given, UNLABELLED)])
     k = max(fitted.k, int(given.max(initial=UNLABELLED)) + 1)
-    found = new_categories(x, people, np.concatenate([classes, given]), asked, k, random_state)
+    towards = np.concatenate([classes if leaning is None else leaning, given])
+    found = new_categories(x, people, np.concatenate([classes, given]), asked, k, random_state, towards)
     settled = np.where(given == UNLABELLED, found.labels[n:], given)
     appended = np.where(settled < fitted.k, UNLABELLED, settled - fitted.k)
     means, sizes = class_means(h, appended, max(k - fitted.k, int(appended.max(initial=UNLABELLED)) + 1))
@@ -86,7 +92,10 @@ def extend(
     labels, own = settled.astype(np.int64), np.empty(m, dtype=np.float32)
     for place, block in blocks(logits):
         p = larger.probabilities(np.concatenate([block, h[place] @ prototypes.T], axis=1))
-        labels[place] = np.where(settled[place] == UNLABELLED, p.argmax(axis=1), settled[place])
+        # What a class of the run explains stays with its classes: a category of a few items has a rough prototype.
+        explained = found.unexplained[n:][place] < LEAST
+        likeliest = np.where(explained, p[:, :k].argmax(axis=1), p.argmax(axis=1))
+        labels[place] = np.where(settled[place] == UNLABELLED, likeliest, settled[place])
         own[place] = p[np.arange(len(p)), labels[place]]
     confidence, doubtful = larger.judged(own, labels)
     # An item that founded a category is there by what its neighbours say, and as surely as no other class explains it.

@@ -174,10 +174,11 @@ def add_items(
     unheard = [label for label in classes if label not in number]
     number |= {label: len(held.classes) + i for i, label in enumerate(unheard)}
     given = np.array([*(number[label] for label in classes), UNLABELLED], dtype=np.int64)[codes]
-    sure = core(held.labels, ~held.unsure)
-    sure = sure if held.junk is None else np.where(held.junk, UNLABELLED, sure)
+    sure, leaning = core(held.labels, ~held.unsure), held.labels
+    if held.junk is not None:
+        sure, leaning = (np.where(held.junk, UNLABELLED, each) for each in (sure, leaning))
     both = np.concatenate([held.x, x])
-    done = extend(held.fitted, views, both, held.labelled_in_fit, sure, given, random_state)
+    done = extend(held.fitted, views, both, held.labelled_in_fit, sure, given, random_state, leaning)
     names = [*held.classes, *unheard]
     return replace(
         held,
