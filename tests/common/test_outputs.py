@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from conftest import fails, image_bytes
+from conftest import call_cli, fails, image_bytes
 from ltgcd.common.checksums import bytes_are_as_written, is_as_written, table_checksum, with_checksum, write_table
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import TEMPORARY, atomic_path, locked, with_metadata
@@ -223,3 +224,32 @@ def test_estimate_k_never_draws_over_a_photo(npz, tmp_path: Path) -> None:
     photo.write_bytes(image_bytes(3))
     assert "photo.png is there already" in fails("estimate-k", source, "--plot", photo)
     assert photo.read_bytes() == image_bytes(3)
+
+
+def test_no_command_writes_over_what_it_did_not_make(npz: Callable[..., Path], tmp_path: Path) -> None:
+    source, run, folder = npz(), tmp_path / "run", tmp_path / "folder"
+    assert call_cli("discover", source, "--k", 3, "--out", run).code == 0
+    mine, inside = tmp_path / "mine.parquet", folder / "thesis.parquet"
+    folder.mkdir()
+    for path in (mine, inside):
+        path.write_bytes(b"the user's own work")
+    commands: dict[str, tuple[object, ...]] = {
+        "split": ("split", source, "--out"),
+        "embed": ("embed", source, "--out"),
+        "discover": ("discover", source, "--k", 3, "--out"),
+        "train": ("train", source, "--k", 3, "--epochs", 1, "--out"),
+        "demo": ("demo", "--out"),
+        "predict": ("predict", run, source, "--out"),
+        "export": ("export", run, "--format", "parquet", "--out"),
+        "refine": ("refine", run, "--out"),
+        "events": ("review", run, "--export-events"),
+        "plot": ("estimate-k", source, "--plot"),
+    }
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != ".ltgcd.lock"}
+    for name, command in commands.items():
+        # A file, a folder with one, a source, a file of the run; a file that would be in the run.
+        for out in (mine, folder, source, run / "assignments.parquet", run / "new"):
+            done = call_cli(*command, out)
+            assert done.code == 2 and done.err.count("Error: ") == 1, (name, out, done)
+    after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != ".ltgcd.lock"}
+    assert after == before

@@ -150,11 +150,13 @@ def embed(
     """
 
     def work() -> dict[str, Any]:
+        from ltgcd.common.outputs import check_folder
         from ltgcd.data.items import Vectors
         from ltgcd.data.sources import Columns, read_source
         from ltgcd.features.backbones import check_backbone, default_backbone, load_backbone
         from ltgcd.features.embed import embed as run
 
+        check_folder(out)
         columns = Columns(text_column, label_column, id_column)
         read = read_source(source, labels, columns=columns, notify=status)
         items = read.collection.items

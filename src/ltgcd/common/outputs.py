@@ -61,7 +61,7 @@ def check_output(
             )
     owner = _kept_folder(path)
     if owner is not None and (belongs_to is None or owner != _real(belongs_to)):
-        raise InputError(f"{path} lies in {owner}, where ltgcd keeps what is its own; give a file outside of it.")
+        raise _in_a_run(path, owner)
     if path.is_dir():
         raise InputError(f"{path} is a folder; give the name of a file.")
     if os.path.lexists(path) and not (made_by and is_sealed(path, made_by)):
@@ -69,6 +69,17 @@ def check_output(
             f"{path} is there already, and ltgcd overwrites only what it made itself as {made_by or 'such a file'} and "
             "nobody has changed; give another name, or remove it."
         )
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse to make a folder inside of a run; whether what is in it may be added to is for who keeps such folders."""
+    owner = _kept_folder(folder)
+    if owner is not None:
+        raise _in_a_run(folder, owner)
+
+
+def _in_a_run(path: Path, owner: Path) -> InputError:
+    return InputError(f"{path} lies in {owner}, where ltgcd keeps what is its own; give a place outside of it.")
 
 
 def _real(path: Path) -> Path:

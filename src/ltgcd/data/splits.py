@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ltgcd.common.checksums import bytes_are_as_written, write_table
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path, checksum_rows, read_metadata
+from ltgcd.common.outputs import check_folder
 from ltgcd.data.collection import UNLABELLED, Collection, Source, Truth, imbalance_factor
 from ltgcd.data.datasets import get_dataset, is_dataset, load_pool
 from ltgcd.data.datasets.base import Pool, class_order
@@ -291,6 +292,7 @@ def make_split(name: str, folder: Path, *, data: Path | None = None, **settings:
     dict
         The summary of `as_source`, and `path`: the source to go on with.
     """
+    check_folder(folder)
     known = {key: value for key, value in settings.items() if value is not None}
     own = Path(name)
     # A folder of a dataset's name is most likely that dataset; "./name" says that it is not.

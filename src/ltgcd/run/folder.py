@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from ltgcd.common.checksums import CHECKSUM, write_table
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import LOCK, checksum_rows, is_temporary, locked, read_metadata
+from ltgcd.common.outputs import check_folder
 from ltgcd.data.collection import Source
 from ltgcd.data.parquet import parquet_file
 from ltgcd.data.sources import labels_table
@@ -60,6 +61,7 @@ class RunFolder:
     def check_free(self) -> None:
         """Refuse a folder that holds something else; what a killed run left half-way does not count."""
         folder = self.folder
+        check_folder(folder)
         if folder.is_file():
             raise InputError(f"{folder} is a file; give a folder with --out.")
         if not folder.is_dir() or self.files.config.is_file():
