@@ -66,9 +66,9 @@ def test_likely_classes_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(kept.p, np.array([[0.6, 0.3], [0.5, 0.4]], dtype=np.float32))
     got = kept.products(np.array([0, 1]), np.array([[0, 1], [1, 0]]))
     np.testing.assert_allclose(got, [[0.36 + 0.09, 0], [0.25 + 0.16, 0]], rtol=1e-6)
-    near = np.zeros((1, 4), dtype=np.float32)
-    kept.add_to(near, np.array([1]), np.array([0.5], dtype=np.float32))
-    np.testing.assert_allclose(near, [[0.25, 0, 0, 0.2]])
+    near = kept.weighted_sum(np.array([[1, 0]]), np.array([[0.5, 0.1]], dtype=np.float32))
+    # The 0.1 that each lacks is shared by the two classes that are not kept.
+    np.testing.assert_allclose(near, [[0.25 + 0.005, 0.025 + 0.06, 0.025 + 0.03, 0.2 + 0.005]], rtol=1e-5)
 
 
 def test_what_likely_classes_lose_is_within_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,10 +109,10 @@ def at_columns(table: Table, columns: NDArray[np.int64]) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, eq=False)
 class TopClasses:
-    """The T most likely classes of each of N items, of K; all others count as impossible.
+    """The T most likely classes of each of N items, of K; what is left of an item is shared by its other classes.
 
-    The product of two items' probabilities loses at most the (T + 1)-th largest of each: a class that is dropped has
-    no more, and the other item's probabilities sum to 1.
+    The product of two items' probabilities leaves the others out. It loses at most the (T + 1)-th largest of each: a
+    class that is dropped has no more, and the other item's probabilities sum to 1.
 
     Attributes
     ----------
@@ -122,19 +122,27 @@ class TopClasses:
         Ascending.
     p : ndarray of float32, shape (N, T)
         Their probabilities.
+    other : ndarray of float32, shape (N,)
+        Probability of each class that is not among them.
     """
 
     k: int
     classes: NDArray[np.int32]
     p: NDArray[np.float32]
+    other: NDArray[np.float32]
 
     def __len__(self) -> int:
         return len(self.p)
 
-    def add_to(self, table: NDArray[np.float32], rows: NDArray[np.int64], weights: NDArray[np.float32]) -> None:
-        """Add the weighted (B,) probabilities of some items (B,) to the rows of a table (B, K), in place."""
-        # The classes of an item are distinct, so that no entry is added to twice.
-        table[np.arange(len(rows))[:, None], self.classes[rows]] += weights[:, None] * self.p[rows]
+    def weighted_sum(self, items: NDArray[np.int64], weights: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Sums (B, K) of the weighted (B, m) probabilities of items (B, m)."""
+        other = self.other[items]
+        total = np.repeat((weights * other).sum(axis=1, dtype=np.float32)[:, None], self.k, axis=1)
+        line = np.arange(len(items))[:, None]
+        for column, weight, least in zip(items.T, weights.T, other.T, strict=True):
+            # The classes of an item are distinct, so that no entry is added to twice.
+            total[line, self.classes[column]] += weight[:, None] * (self.p[column] - least[:, None])
+        return total
 
     def products(self, rows: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.float32]:
         """p_i · p_j of some items (B,) with some others each (B, m), shape (B, m)."""
@@ -164,4 +172,6 @@ def keep_most_likely(p: Table, rows: NDArray[np.int64] | None = None) -> Kept:
             continue
         top = np.sort(np.argpartition(block, k - t, axis=1)[:, k - t :], axis=1)
         classes[place], whole[place] = top, np.take_along_axis(block, top, axis=1)
-    return whole if t == k else TopClasses(k, classes, whole)
+    if t == k:
+        return whole
+    return TopClasses(k, classes, whole, np.maximum(1 - whole.sum(axis=1), 0) / np.float32(k - t))

@@ -79,13 +79,12 @@ def _mean_of_neighbours(
     seen: Kept, neighbours: NDArray[np.int64], weights: NDArray[np.float32], n_classes: int
 ) -> NDArray[np.float32]:
     """Weighted mean (B, K) of what the neighbours (B, k) of some items are seen as."""
+    if isinstance(seen, TopClasses):
+        return seen.weighted_sum(neighbours, weights)
     near = np.zeros((len(neighbours), n_classes), dtype=np.float32)
     # A neighbour at a time: gathering all of them at once would take k times the memory.
     for column, weight in zip(neighbours.T, weights.T, strict=True):
-        if isinstance(seen, TopClasses):
-            seen.add_to(near, column, weight)
-        else:
-            near += weight[:, None] * seen[column]
+        near += weight[:, None] * seen[column]
     return near
 
 
@@ -96,7 +95,7 @@ def _clamped(seen: Kept, y: NDArray[np.int64]) -> Kept:
         last = seen.p.shape[1] - 1
         seen.classes[labelled] = np.arange(last + 1)
         seen.classes[labelled, last] = np.maximum(y[labelled], last)
-        seen.p[labelled] = 0
+        seen.p[labelled], seen.other[labelled] = 0, 0
         seen.p[labelled, np.minimum(y[labelled], last)] = 1
     else:
         seen[labelled] = 0
