@@ -3,7 +3,7 @@
     python benchmarks/review.py --work ltgcd-bench [--only banking77:0 …] [--actions 300]
 
 Three ways beside ours (`ltgcd.bench.reviewer`): single items at random, the least sure single items, both with the same
-refits; categories in the order of their size without split, grow or refits. Features, discoveries and finished
+refits; categories in the order of their size without parts or refits. Features, discoveries and finished
 simulations are kept in the work folder; remove ``review.jsonl`` there when the code has changed.
 """
 
@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 
 from ltgcd.bench.cells import Workshop
-from ltgcd.bench.reviewer import Desk, Material, Oracle, Truth, label_single_items, scores
+from ltgcd.bench.review_desk import Desk, Material
+from ltgcd.bench.review_scores import Truth, label_single_items, scores
+from ltgcd.bench.reviewer import Oracle
 from ltgcd.bench.tables import cell_of, read_settings, read_tables
 from ltgcd.data.collection import positions
 from ltgcd.discovery.task import configure
@@ -38,7 +40,7 @@ WAYS = {
     "review": "the review loop",
     "random": "single items at random",
     "least-sure": "the least sure single items",
-    "size": "categories by size, no split, grow or refit",
+    "size": "categories by size, no parts, no refit",
 }
 COLOURS = {"review": "#d55e00", "random": "#8a96a3", "least-sure": "#2b6ca3", "size": "#4f9d69"}
 DASHES = {"review": "-", "random": (0, (1, 1)), "least-sure": (0, (4, 2)), "size": (0, (4, 1, 1, 1))}

@@ -146,8 +146,14 @@ class FakeRun:
                 for i, other in enumerate(names[:3])
             ]
         if path == "/api/split":
-            parts = np.array_split(own[np.argsort(self.xy[own, 0])], int(q["parts"]))
-            return {"parts": [part.tolist() for part in parts], "separation": 0.41}
+            parts = np.array_split(own[np.argsort(self.xy[own, 0])], int(q["parts"]) or 4)
+            others = [other for other in now.class_names() if other != code][:5]
+            return {
+                "parts": [part.tolist() for part in parts],
+                "open": [part[~now.given[part]].tolist() for part in parts],
+                "alike": [others] * len(parts),
+                "separation": 0.41,
+            }
         if path == "/api/grow":
             others = np.flatnonzero((now.code != code) | now.unsure)
             middle = self.xy[own].mean(axis=0) if len(own) else 0

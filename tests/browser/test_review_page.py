@@ -110,7 +110,9 @@ def test_the_loop_by_keyboard_alone(serve_page: Any) -> None:
     n = len(served.run.classes())
     served.press("s")
     served.page.locator("dialog .part").nth(1).wait_for()
-    served.press("3")
+    served.page.locator("dialog .part").nth(3).wait_for()
+    served.press("ArrowLeft")  # three instead of four
+    served.page.locator("dialog .part").nth(3).wait_for(state="detached")
     served.page.locator("dialog .part").nth(2).wait_for()
     served.press("Enter")
     served.said("is split")
@@ -279,3 +281,31 @@ def test_a_hundred_thousand_items_scroll(serve_page: Any) -> None:
     page.keyboard.press("Escape")
     page.keyboard.press("Home")
     wait_until(page, "document.querySelector('#centre').scrollTop < 500")
+
+
+def test_parts_of_a_class_are_given_to_others_and_confirmed(serve_page: Any) -> None:
+    served = serve_page()
+    one = next(one for one in served.run.classes() if not one["labelled"] and one["size"] > 20)
+    served.page.evaluate("code => { location.hash = `#class-${code}`; location.reload(); }", one["code"])
+    served.page.wait_for_selector("html[data-ready]")
+    served.see(one["name"])
+    served.press("s")
+    served.page.locator("dialog .part").nth(3).wait_for()
+    # Two parts belong together, and are the first class beside; one of the shown items is not.
+    served.press("2", "3")
+    served.page.locator("dialog .part").nth(1).locator(".cell").first.click()
+    other = served.page.locator("dialog footer button").first.inner_text().split("\n")[0]
+    served.press("f")
+    served.said("went to")
+    split, merge, assign = served.done()[-1]
+    assert (split["op"], merge["op"], assign["op"]) == ("split", "merge", "assign")
+    assert assign["code"] == merge["into"] == served.class_named(other)["code"]
+    rows = split["parts"][0]
+    assert set(assign["rows"]) < set(rows), "what is not shown, or unticked, goes with them and is not confirmed"
+    assert served.page.locator("dialog .part").count() == 2, "the others are still there"
+    # Of what is left, all that is shown is of this class.
+    served.press("a")
+    served.said("confirmed")
+    (assign,) = served.done()[-1]
+    assert assign["op"] == "assign" and assign["code"] == one["code"] and not set(assign["rows"]) & set(rows)
+    served.page.locator("dialog").wait_for(state="detached")

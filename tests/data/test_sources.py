@@ -168,7 +168,8 @@ def test_only_evaluation_and_the_border_name_the_truth() -> None:
         "run/paths.py",  # says in which file of a run it is
         "run/labels.py",  # the table of a run's labels that holds it
         "bench/cells.py",  # scores finished runs, and λ of S with true labels
-        "bench/reviewer.py",  # the oracle of the simulated review, and its score
+        "bench/reviewer.py",  # the oracle of the simulated review
+        "bench/review_scores.py",  # its score
         "bench/density_map.py",  # draws it beside what was selected without it
     }
     words = ("y_true", ".truth", "Truth")

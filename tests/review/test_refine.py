@@ -55,6 +55,8 @@ def test_constraints_by_hand(small: Review) -> None:
     assert said.start.tolist() == [-1, -1, 0, 2, -1, 1, -1, -1, -1]
     rows, classes = said.forbidden
     assert rows.tolist() == [4, 8] and classes.tolist() == [3, 3], "positions: of item 5 and 9, and of novel-001"
+    rows, classes = said.placed
+    assert rows.tolist() == [3] and classes.tolist() == [4], "item 4 was split off; what was turned down is nowhere yet"
 
 
 def test_what_the_source_said_gives_way_to_what_was_moved(small: Review) -> None:
@@ -136,6 +138,25 @@ def test_a_merge_is_one_class_and_a_split_gives_its_parts(found: tuple) -> None:
     assert new >= review.next_code and back.class_names()[new] not in review.class_names().values()
     parted = begin(refine(back, y, x, CONFIG).table, ())
     assert (parted.code[kind == 3] == new).mean() > 0.9 and (parted.code[kind == 4] == other).mean() > 0.9
+
+
+def test_what_was_split_off_stays_unless_the_fit_is_sure_and_no_class_comes_by_itself(found: tuple) -> None:
+    x, y, kind, review = found
+    code = int(np.bincount(review.code[kind == 3]).argmax())
+    own = np.flatnonzero((review.code == code) & (y < 0))
+    # Half of a class that is one, drawn at random: features alone would not keep the halves apart.
+    part = np.sort(np.random.RandomState(0).permutation(own)[: len(own) // 2])
+    said = replay(
+        review, [{"op": "split", "code": code, "parts": [part]}, {"op": "distinct", "code": code, "other": 6}]
+    )
+    loose = dataclasses.replace(CONFIG, k=None)  # what is there counts, not an estimate
+    done = refine(said, y, x, loose)
+    after = begin(done.table, ())
+    assert done.found.k == 7 and done.found.estimate is None
+    stayed = (after.code[part] == 6).mean()
+    assert stayed > 0.8
+    moved = constraints(said, y).placed[0]
+    assert moved.tolist() == part.tolist()
 
 
 def test_the_order_of_rows_and_the_numbers_of_classes_change_nothing(found: tuple) -> None:

@@ -120,16 +120,20 @@ def test_contamination_finds_the_class_whose_assigned_items_are_others() -> None
 # ---------------------------------------------------------------- queue and rows
 
 
-def test_the_queue_is_items_times_doubt() -> None:
+def test_the_queue_is_doubt_times_spread_and_not_items() -> None:
     found = queue(
         np.array([100, 100, 100, 10, 0]),
         np.array([0.9, 0.9, 0.9, 0.9, np.nan]),
         np.array([0, 0, 0, 0, 8]),
         np.array([0, 0.5, 0, 0, 0.0]),
         np.array([False, False, True, True, False]),
+        np.array([0.5, 0.5, 0.5, 0.2, 0.5]),
     )
     np.testing.assert_allclose(found.doubt, [0.1, 1 - 0.9 * 0.5, 1 - 0.9 * 0.5, 1 - 0.9 * 0.5, 0])
-    np.testing.assert_allclose(found.gain, [10, 55, 55, 5.5, 2])
+    # A class of ten is worth two thirds of one of many; eight that lean to one count as two; some doubt always stays.
+    many = 100 / 105
+    expected = [0.1 * 0.5 * many, 0.55 * 0.5 * many, 0.55 * 0.5 * many, 0.55 * 0.8 * 10 / 15, 0.02 * 0.5 * 2 / 7]
+    np.testing.assert_allclose(found.gain, expected)
 
 
 def test_rows_are_ordered_and_what_was_given_comes_last() -> None:

@@ -135,6 +135,10 @@ def test_neighbours_merges_split_grow_search_audit(client: Client) -> None:
     rows = sorted(client.rows("/api/rows?code=5"))
     assert sorted(row for part in split["parts"] for row in part) == rows
     assert -1 <= split["separation"] <= 1
+    assert [set(some) <= set(part) for some, part in zip(split["open"], split["parts"], strict=True)] == [True] * 3
+    assert all(5 not in some and 0 < len(some) <= 5 for some in split["alike"]), "other classes, the most alike first"
+    usual = client.get("/api/split?code=5").json["parts"]
+    assert 2 <= len(usual) <= 6 and sorted(row for part in usual for row in part) == rows
     grown = client.get("/api/grow?code=5&limit=4").json
     assert len(grown["rows"]) == 4
     assert not set(grown["rows"]) & set(client.rows("/api/rows?code=5&part=sure"))
@@ -259,7 +263,7 @@ def test_requests_that_make_no_sense_are_sentences(client: Client) -> None:
         f"/api/describe?rows={','.join(['1'] * 501)}",
         "/api/neighbours/240",
         "/api/neighbours/3?n=0",
-        "/api/split?code=5&parts=6",
+        "/api/split?code=5&parts=10",
         "/api/grow?code=5&limit=0",
         "/api/grow?code=99",
         "/api/audit?code=99",

@@ -1,199 +1,49 @@
 """A reviewer who knows the truth: works through a discovery as a person does on the page, and pays for every key.
 
-The `Desk` is what the page is to a person: the queue, grids, proposals, edits and refits, through the code that the
-page's server calls, and it never sees the truth. The `Oracle` sits at it. It knows of every item that it *looks at*
-what it is, and of no other. It pays 1 for a key and for a click on an item, 2 for typing a name with the key that asks
-for it. Looking and scrolling are free.
+It knows of every item that it *looks at* what it is, and of no other: two screens of a category, the least sure items
+and the surest, and a strip of each part of a split.
 
-====================  ===================================================================  ===========================
-what it does          when                                                                 keys
-====================  ===================================================================  ===========================
-next category         it is done with one                                                  j
-accept                nearly all that it sees are one class                                a, and a click on each other
-not this class        those others                                                         n
-accept the core       only the surer part of what it sees is one class                     two clicks, a
-split                 two classes are there, and the proposal tells them apart             s (2 … 5), Enter
-name                  a category has no name, and no class has this one                    the name
-merge                 a category has no name, and another class is that class              m (j …), m; or the name, m
-name a few            unsure items of a category are one class                             X, clicks, the name
-grow                  a class is confirmed, and unsure items lean to it                    g, clicks, Enter, …, Esc
-refine                at given steps                                                       R, Enter
-====================  ===================================================================  ===========================
+====================  =====================================================================  ==========================
+what it does          when                                                                   keys
+====================  =====================================================================  ==========================
+next category         it is done with one                                                    j
+look at parts         a second class is among what it sees                                   s
+parts to a class      most of what is shown of them is of it: one that is shown beside, one  their numbers, a click on
+                      that it knows by name, or a new one; what is shown is confirmed        each other, letter or name
+confirm what is       the other parts are what the category is                               a click on each other, a
+shown
+name                  a category has no name, and no class has this one                      r, the name
+merge                 a category has no name, and another class is that class                m (j …), m; or the name, m
+accept                nearly all that it sees are one class                                  a, a click on each other
+accept the core       only the surer part of what it sees is one class                       two clicks, a
+not this class        those others                                                           n
+refine                at given steps                                                         R, Enter
+====================  =====================================================================  ==========================
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ltgcd.data.collection import UNLABELLED
-from ltgcd.discovery.rehearsal import Calibrations
-from ltgcd.discovery.task import DiscoveryConfig
-from ltgcd.evaluation.metric import evaluate
-from ltgcd.review.class_shapes import class_shapes
-from ltgcd.review.refine import constraints, refine
-from ltgcd.review.state import Event, Review, begin, replay, with_codes
-from ltgcd.review.suggest import fitted_temperature, whitened, whitening_of
-from ltgcd.server import lookups
-from ltgcd.server.described import Described
+from ltgcd.bench.review_desk import NAME, REFINE, Desk
+from ltgcd.bench.review_scores import Truth
+from ltgcd.review.state import Event
 
 SEEN = 60  # items of a screen: the least sure of a category, and the most sure
-STRIP = 24  # items of each part of a split, of a side of a merge that the page shows
+STRIP = 24  # items of each part of a split that the page shows, evenly over the part
 CLICKS = 8  # single items of a category that are worth a click each
 CLEAN = 0.03  # share of wrong ones that is let through
 BESIDE = 30  # rows of the first screen that tell what the unseen ones behind it are like
-WORTH = 4.0  # items that an action should settle at least
-SECOND = 0.12  # share of the seen items of a second class from which a split is tried
-PURER = 0.15  # by how much a split has to raise the share of what belongs where it is
-FEW = 5  # unsure items of one class that are worth being named together
-LEANING = 10  # unsure items that lean to a class from which growing it is tried
-GROWN = 12  # items of the first page of it
-NAME = 2  # what typing a name costs
-REFINE = 2  # keys of a refit
-
-
-class Material(NamedTuple):
-    """What a review is about: features, labels of the source, and how the fit was made.
-
-    Attributes
-    ----------
-    x : ndarray of float32, shape (N, D)
-        Features.
-    source : ndarray of int64, shape (N,)
-        Codes of the labels that the collection came with, -1 without.
-    n_old : int
-        Number of the classes that have such labels.
-    config : DiscoveryConfig
-        Of the fit.
-    calibrations : Calibrations or None
-        What its confidences are worth.
-    """
-
-    x: NDArray[np.float32]
-    source: NDArray[np.int64]
-    n_old: int
-    config: DiscoveryConfig
-    calibrations: Calibrations | None
-
-
-class Truth(NamedTuple):
-    """What only the oracle and the scoring know: class of each item (N,), and the names of the classes."""
-
-    y: NDArray[np.int64]
-    names: tuple[str, ...]
-
-
-@dataclass
-class Desk:
-    """A review as the page offers it, in memory, with a count of what was paid.
-
-    Attributes
-    ----------
-    material : Material
-        What it is about.
-    review : Review
-        The labels now.
-    budget : int
-        What may be spent.
-    watch : callable
-        Told the review and what was spent before each action.
-    """
-
-    material: Material
-    review: Review
-    budget: int
-    watch: Callable[[Review, int, int], None] = lambda _review, _spent, _cost: None
-    spent: int = 0
-    stopped: bool = False
-    done: dict[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        m = self.material
-        self.labelled = m.source != UNLABELLED
-        self.limit = self.budget
-        seed = m.config.random_state
-        z = whitened(m.x, whitening_of(m.x, m.source, m.n_old, seed))
-        self.temperature = fitted_temperature(z, m.source, class_shapes(z, m.source, m.n_old), seed)
-        self.described = Described(z, self.labelled, self.review)
-
-    def pays(self, cost: int) -> bool:
-        """Pay for keys; False, and nothing more is done, when that is more than is left before `limit`."""
-        self.stopped = self.stopped or self.spent + cost > self.limit
-        if self.stopped:
-            return False
-        self.watch(self.review, self.spent, cost)
-        self.spent += cost
-        return True
-
-    def go_on(self, limit: int) -> None:
-        """Up to so many actions."""
-        self.limit, self.stopped = min(limit, self.budget), False
-
-    def act(self, what: str, events: Sequence[Event], cost: int) -> bool:
-        """Do something for a number of keys and clicks; False when the budget does not allow it."""
-        if not self.pays(cost):
-            return False
-        self.done[what] = self.done.get(what, 0) + cost
-        self.review = replay(self.review, with_codes(self.review, events))
-        self.described.update(self.review)
-        return True
-
-    def refine(self) -> bool:
-        """Fit again with everything that was said, and take it: two keys."""
-        if not self.pays(REFINE):
-            return False
-        m = self.material
-        # Labels given here and there are no sample of their classes, which the estimate of K takes them for: after 98
-        # single labels it found 117 classes where there are 77. So K is what is there, for all who are compared.
-        said = constraints(self.review, m.source)
-        config = dataclasses.replace(m.config, k=len(said.labelled) + len(said.started))
-        found = refine(self.review, m.source, m.x, config, m.calibrations)
-        self.review = begin(found.table, (), self.review.next_code)
-        self.described = Described(self.described.z, self.labelled, self.review)
-        return True
-
-    # ------------------------------------------------------------ what the page shows
-
-    def queue(self) -> list[int]:
-        """Classes with something open, the largest gain first."""
-        d = self.described
-        return [code for code in d.shown if d.open_items[code] or d.leaning[code]]
-
-    def rows(self, code: int, part: str) -> NDArray[np.int64]:
-        """What is open in a class, the least sure first."""
-        rows = lookups.rows_of_class(self.described, code, part)
-        open_rows: NDArray[np.int64] = rows[~(self.labelled | self.described.now.given)[rows]]
-        return open_rows
-
-    def merges(self, code: int) -> list[int]:
-        """Classes that may be the same as one, the most alike first."""
-        return [one["other"] for one in lookups.merges(self.described, code)]
-
-    def split(self, code: int, parts: int) -> list[list[int]]:
-        """A class in parts, the first of which keeps it."""
-        return cast("list[list[int]]", lookups.split_of(self.described, code, parts)["parts"])
-
-    def grown(self, code: int, n: int) -> NDArray[np.int64]:
-        """The items that are most likely of a class, and not confirmed there."""
-        shown = cast("Any", SimpleNamespace(temperature=self.temperature))
-        return np.array(lookups.grown(self.described, shown, code, 0, n)["rows"], dtype=np.int64)
-
-    def code_of(self, name: str) -> int | None:
-        """The class of a name, if there is one."""
-        return {held: code for code, held in self.described.names.items()}.get(name)
-
-    def is_named(self, code: int) -> bool:
-        """Whether a class has a name of its own."""
-        return bool(self.described.known[code])
-
-
-# ---------------------------------------------------------------- the reviewer
+WORTH = 8.0  # items that an action should settle at least
+SECOND = 0.08  # share of the seen items of a second class from which one looks at parts
+MENDED = 4  # clicks that one spends on what is shown of a part
+PART = 0.7  # share of one class in a part that is taken for that class
+FEW = 3  # items of one class that are worth being named together
 
 
 @dataclass
@@ -203,8 +53,9 @@ class Oracle:
     desk: Desk
     truth: Truth
     refits: Sequence[int] = ()
-    tools: bool = True  # split, grow; without them, categories come by size
+    tools: bool = True  # parts; without them, categories come by size
     seen: set[int] = field(default_factory=set)
+    remembered: dict[int, int] = field(default_factory=dict)  # the category that a class was seen in
 
     def review(self) -> None:
         """Until the budget is spent, or nothing is left to do. What was not looked at yet comes first."""
@@ -230,65 +81,109 @@ class Oracle:
             self.look_at(waiting[0])
             desk.pays(1)  # on to the next
 
-    def look_at(self, code: int, depth: int = 0) -> None:
+    def look_at(self, code: int) -> None:
         """Do what there is to do with a category."""
-        desk = self.desk
-        rows = desk.rows(code, "sure")
+        desk, rows = self.desk, self.desk.rows(code, "sure")
         if not len(rows):
-            self.name_the_unsure(code)
             return
-        seen = screens(rows)
-        y = self.truth.y[seen]
-        surer = y[len(y) // 2 :]
-        main, share = majority(surer)
-        second = y[y != main]
-        if self.tools and depth < 2 and len(rows) >= 2 * FEW and len(second) and self.worth_splitting(y, main):
-            fresh = self.split(code)
-            if fresh:
-                for part in fresh:
-                    self.seen.add(part)
-                    self.look_at(part, depth + 1)
-                    desk.pays(part != fresh[-1])
-                return
-        if share < 0.7:
-            self.name_the_unsure(code)
+        if self.tools and len(rows) >= 2 * FEW and self.sees_another(code, rows):
+            self.take_parts(code)
+            return
+        y = self.truth.y[screens(rows)]
+        main, share = majority(y[len(y) // 2 :])
+        if share < PART:
             return
         home = self.at_home(code, main)
-        if home is None:
-            return
-        if home != code and not desk.is_named(home):
-            return
-        self.accept(home, main)
-        if self.tools:
-            self.grow(home, main)
+        if home is not None and desk.is_named(home):
+            self.accept(home, main)
 
-    def worth_splitting(self, y: NDArray[np.int64], main: int) -> bool:
-        """Whether a second class is so frequent among what is seen that one would try to part the two."""
-        others = y[y != main]
+    # ------------------------------------------------------------ what is mixed
+
+    def own_class(self, code: int, rows: NDArray[np.int64]) -> int:
+        """The class that a category is, for who looks at it: by its name, else what is most frequent."""
+        name = self.desk.described.names[code]
+        if self.desk.is_named(code) and name in self.truth.names:
+            return self.truth.names.index(name)
+        return majority(self.truth.y[screens(rows)])[0]
+
+    def sees_another(self, code: int, rows: NDArray[np.int64]) -> bool:
+        """Whether a second class is so frequent among what is seen that one looks at parts."""
+        y = self.truth.y[screens(rows)]
+        others = y[y != self.own_class(code, rows)]
         return len(others) > 0 and np.unique(others, return_counts=True)[1].max() >= max(FEW, SECOND * len(y))
 
-    def split(self, code: int) -> list[int]:
-        """Try two to four parts; gives the categories that there are then, none where no proposal helps."""
-        desk, best, keys = self.desk, [], 1
-        rows = desk.rows(code, "sure")
-        before = majority(self.truth.y[screens(rows)])[1]
-        for parts in (2, 3, 4):
-            proposal = desk.split(code, parts)
-            seen = [self.truth.y[np.array(part[:STRIP])] for part in proposal]
-            said = [majority(y) for y in seen]
-            weight = np.array([len(part) for part in proposal])
-            after = float(np.average([share for _, share in said], weights=weight))
-            keys += parts > 2
-            if len({main for main, _ in said}) > 1 and after >= max(0.8, min(before + PURER, 0.9)):
-                best = proposal
-                break
-        if not best:
-            desk.pays(keys + 1)
-            return []
-        first = desk.review.next_code
-        if not desk.act("split", [{"op": "split", "code": code, "parts": best[1:]}], keys + 1):
-            return []
-        return [code, *range(first, first + len(best) - 1)]
+    def take_parts(self, code: int) -> None:
+        """Look at a category in parts: those of other classes go there, what is shown of the rest is confirmed."""
+        desk, main = self.desk, self.own_class(code, self.desk.rows(code, "sure"))
+        is_open = ~(desk.labelled | desk.described.now.given)
+        parts = [rows[is_open[rows]] for rows in (np.array(part, dtype=np.int64) for part in desk.split(code))]
+        parts = [rows for rows in parts if len(rows)]
+        if not parts or not desk.pays(1):
+            return
+        foreign: dict[int, list[NDArray[np.int64]]] = {}
+        rest = []
+        for rows in parts:
+            other, share = majority(self.truth.y[evenly(rows)])
+            if other != main and share >= PART and len(rows) >= FEW:
+                foreign.setdefault(other, []).append(rows)
+            else:
+                rest.append(rows)
+        for other in sorted(foreign, key=lambda c: -sum(map(len, foreign[c]))):
+            self.take(code, foreign[other], other)
+        shown, cost = self.confirmed(rest, main)
+        if len(shown) < WORTH:
+            desk.pays(1)  # away with the parts
+            return
+        home = self.at_home(code, main)
+        if home is not None:
+            desk.act("confirm shown", [{"op": "assign", "rows": shown.tolist(), "code": home}], cost + 1)
+
+    def confirmed(self, parts: list[NDArray[np.int64]], main: int) -> tuple[NDArray[np.int64], int]:
+        """Which of the shown items of some parts are confirmed as a class, and the clicks that leave out the others."""
+        kept, cost = [np.empty(0, dtype=np.int64)], 0
+        for rows in parts:
+            shown = evenly(rows)
+            right = self.truth.y[shown] == main
+            if (out := clicks(~right)) <= MENDED:
+                kept.append(shown[right])
+            else:
+                out = 2  # all that is shown of it, as a range
+            cost += out
+        return np.concatenate(kept), cost
+
+    def take(self, code: int, parts: list[NDArray[np.int64]], other: int) -> None:
+        """Give parts of a category to their class: one that is shown beside, one known by name, or a new one."""
+        desk, name, new, rows = self.desk, self.truth.names[other], self.desk.review.next_code, np.concatenate(parts)
+        shown, cost = self.confirmed(parts, other)
+        beside = next((one for one in desk.alike(code, parts[0]) if self.shows(one, other)), None)
+        home = beside if beside is not None else self.home_of(other)
+        events: list[Event] = [{"op": "split", "code": code, "parts": [rows.tolist()]}]
+        if home is None:
+            home = new
+            events.append({"op": "rename", "code": new, "name": name})
+        else:
+            events.append({"op": "merge", "code": new, "into": home})
+        events.append({"op": "assign", "rows": shown.tolist(), "code": home})
+        desk.act("part", events, len(parts) + cost + (1 if beside is not None else NAME))
+
+    def shows(self, code: int, main: int) -> bool:
+        """Whether a class that is shown beside is that class: by its name, else by a strip of it."""
+        if self.desk.is_named(code):
+            return self.desk.described.names[code] == self.truth.names[main]
+        rows = self.desk.rows(code, "sure")[::-1][:STRIP]
+        return len(rows) > 0 and self.is_mostly(rows, main)
+
+    def is_mostly(self, rows: NDArray[np.int64], main: int) -> bool:
+        """Whether most of some rows are of a class."""
+        return bool((self.truth.y[rows] == main).mean() >= PART)
+
+    def home_of(self, main: int) -> int | None:
+        """The class of that name, else the category that it was seen in and that is still there."""
+        held = self.desk.code_of(self.truth.names[main])
+        seen_in = self.remembered.get(main)
+        return seen_in if held is None and seen_in in self.desk.described.names else held
+
+    # ------------------------------------------------------------ what is one class
 
     def at_home(self, code: int, main: int) -> int | None:
         """The class that a category is then: it was named, merged, or is what it says; None if it was none of these."""
@@ -297,7 +192,6 @@ class Oracle:
         if held == code:
             return code
         if desk.is_named(code):
-            self.move_away(code, main)
             return None
         if held is None:
             return code if desk.act("name", [{"op": "rename", "code": code, "name": name}], NAME) else None
@@ -314,14 +208,6 @@ class Oracle:
         if 0 < len(wrong) <= CLICKS // 4:
             cost = clicks(np.isin(rows, wrong)) + 1
             self.desk.act("take out", [{"op": "reject", "rows": wrong.tolist(), "code": code}], cost)
-
-    def move_away(self, code: int, main: int) -> None:
-        """Move what is of another class out of a named one: a range of the surest items."""
-        rows = self.desk.rows(code, "sure")
-        right = self.truth.y[rows[-SEEN:]] == main
-        run = len(right) - int(np.flatnonzero(~right).max(initial=-1)) - 1
-        if run >= 2 * FEW:
-            self.move(rows[len(rows) - run :], main, 2, "move")
 
     def move(self, rows: NDArray[np.int64], main: int, selecting: int, what: str) -> bool:
         """Give items a class by its name, which may be new."""
@@ -355,40 +241,18 @@ class Oracle:
         else:
             self.desk.act("take out", [{"op": "reject", "rows": rows.tolist(), "code": code}], 1)
 
-    def name_the_unsure(self, code: int) -> None:
-        """Unsure items of a category that are of one class get its name together."""
-        rows = self.desk.rows(code, "unsure")[:SEEN]
-        if len(rows) < FEW:
-            return
-        y = self.truth.y[rows]
-        main, _ = majority(y)
-        chosen = y == main
-        cost = min(clicks(chosen), 1 + int((~chosen).sum()))
-        if chosen.sum() >= max(FEW, 2 * cost):
-            self.move(rows[chosen], main, cost, "name a few")
 
-    def grow(self, code: int, main: int) -> None:
-        """Pages of items that are likely of a class, doubled while they are right."""
-        desk, n = self.desk, GROWN
-        if desk.described.leaning[code] < LEANING or desk.described.given[code] < FEW or not desk.pays(1):
-            return
-        while True:
-            rows = desk.grown(code, n)
-            right = self.truth.y[rows] == main
-            wrong = int((~right).sum())
-            if not len(rows) or wrong > min(CLICKS, len(rows) / 4):
-                break
-            if not desk.act("grow", [{"op": "assign", "rows": rows[right].tolist(), "code": code}], wrong + 1):
-                return
-            if len(rows) < n:
-                break
-            n *= 2
-        desk.pays(1)
+# ---------------------------------------------------------------- what is seen, and what it is worth
 
 
 def screens(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """What is looked at of a category in its order: the first screen, and the last."""
     return rows if len(rows) <= 2 * SEEN else np.concatenate([rows[:SEEN], rows[-SEEN:]])
+
+
+def evenly(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The strip of a part: items evenly over it, from its centre to its edge."""
+    return rows[np.unique(np.linspace(0, len(rows) - 1, STRIP).round().astype(np.int64))]
 
 
 def majority(y: NDArray[np.int64]) -> tuple[int, float]:
@@ -438,68 +302,3 @@ def best_acceptance(right: NDArray[np.bool_], seen: NDArray[np.bool_]) -> Accept
             if taken >= 1 and left <= CLEAN * taken and worth > best_worth:
                 best, best_worth = Acceptance(cut, behind if clicked else behind[:0], cost), worth
     return best
-
-
-# ---------------------------------------------------------------- others, to compare with
-
-
-def label_single_items(desk: Desk, truth: Truth, refits: Sequence[int], order: str, random_state: int = 0) -> None:
-    """Label one item after the other: drawn at random, or the least sure first; 1 each, a new name too."""
-    drawn = np.random.RandomState(random_state).permutation(len(truth.y))
-    rank = np.empty(len(drawn), dtype=np.int64)
-    rank[drawn] = np.arange(len(drawn))
-    for refit in [*refits, None]:
-        desk.go_on(desk.budget if refit is None else refit - REFINE)
-        while not desk.stopped:
-            free = np.flatnonzero(~desk.labelled & ~desk.described.now.given)
-            if not len(free):
-                return
-            doubt = desk.described.now.confidence[free] if order == "least-sure" else np.zeros(len(free))
-            _say(desk, truth, int(free[np.lexsort((rank[free], doubt))[0]]))
-        if refit is not None:
-            desk.go_on(refit)
-            desk.refine()
-
-
-def _say(desk: Desk, truth: Truth, row: int) -> None:
-    """Say what one item is. Of a class that has no name yet, that names the category that the item is in."""
-    name, code = truth.names[truth.y[row]], int(desk.review.code[row])
-    held, events = desk.code_of(name), list[Event]()
-    if held is None and not desk.is_named(code):
-        held, events = code, [{"op": "rename", "code": code, "name": name}]
-    elif held is None:
-        held = desk.review.next_code
-        events = [{"op": "create", "code": held, "name": name}]
-    desk.act("label", [*events, {"op": "assign", "rows": [row], "code": held}], 1)
-
-
-# ---------------------------------------------------------------- scores
-
-
-def scores(review: Review, truth: Truth, labelled: NDArray[np.bool_], n_old: int) -> dict[str, float]:
-    """Figures of the unlabelled items, in percent; `settled` and `found` are numbers.
-
-    ``balanced`` and ``instance`` as `ltgcd evaluate` has them; ``named`` is the mean recall by name, where a category
-    without one is wrong; ``precision`` is that of the settled items, which a person said something about.
-    """
-    free = ~labelled
-    known, names = review.known_classes(), review.class_names()
-    number = {name: at for at, name in enumerate(truth.names)}
-    meant = np.full(review.next_code, UNLABELLED, dtype=np.int64)
-    for code in known:
-        meant[code] = number.get(names[code], UNLABELLED)
-    said = meant[review.code]
-    got = evaluate(truth.y[free], review.code[free], n_old)
-    classes = np.unique(truth.y[free])
-    recall = [float((said[free & (truth.y == c)] == c).mean()) for c in classes]
-    settled = free & review.given
-    return {
-        "balanced": float(got.balanced_acc.all or 0),
-        "new": float(got.balanced_acc.new or 0),
-        "instance": float(got.acc.all or 0),
-        "named": 100 * float(np.mean(recall)),
-        "found": 100 * float(np.isin(classes, meant[meant >= 0]).mean()),
-        "settled": int(settled.sum()),
-        "precision": 100 * float((said[settled] == truth.y[settled]).mean()) if settled.any() else 100.0,
-        "k": got.k_used,
-    }

@@ -36,6 +36,9 @@ class Hints(NamedTuple):
         Their number, S.
     forbidden : tuple of ndarrays of int64, each of shape (M,)
         Rows, and the class that each of them is not of: a known class, or n_old + a category of `start`.
+    placed : tuple of ndarrays of int64, each of shape (P,)
+        Rows that a person put somewhere without confirming them one by one (a part of a split, say), and the class that
+        each of them was put into: numbered as in `forbidden`.
     calibrations : Calibrations or None
         What confidences were worth in the earlier answer, where nothing is rehearsed.
     """
@@ -43,6 +46,7 @@ class Hints(NamedTuple):
     start: NDArray[np.int64]
     n_start: int
     forbidden: tuple[NDArray[np.int64], NDArray[np.int64]]
+    placed: tuple[NDArray[np.int64], NDArray[np.int64]]
     calibrations: Calibrations | None = None
 
 

@@ -121,24 +121,6 @@ class EventLog:
                 )
         return action
 
-    def undo(self, n: int = 1, base: int = 0, author: str = "", key: str = "", expected: int | None = None) -> int:
-        """Take back the last `n` actions of a base that count; gives how many there were."""
-        active = [step.action for step in self.steps(base) if step.active][-n:] if n > 0 else []
-        if active:
-            self.append([{"op": "undo", "actions": active}], base, author, key, expected)
-        return len(active)
-
-    def redo(self, n: int = 1, base: int = 0, author: str = "", key: str = "", expected: int | None = None) -> int:
-        """Let the actions that were taken back last count again; gives how many there were."""
-        waiting = self.waiting(base)[-n:] if n > 0 else []
-        if waiting:
-            self.append([{"op": "redo", "actions": waiting[::-1]}], base, author, key, expected)
-        return len(waiting)
-
-    def waiting(self, base: int = 0) -> list[int]:
-        """Actions of a base that can be redone, the next one last."""
-        return replayed(self.kept(base))[1]
-
     def has_key(self, key: str) -> bool:
         """Whether an action with this key is kept."""
         if not key or not self.path.is_file():

@@ -8,7 +8,8 @@ parts of a split                categories that the fit begins from, like all th
 "not this class"                that probability is 0 for the item
 "never merge"                   two categories with a start of their own; never proposed as one again
 junk                            in no training and no count
-the number of classes           what is there, and what the estimate still finds in the rest
+items moved without a word      parts of a split, say: they stay, unless the fit is quite sure of something else
+the number of classes           what is there: who finds a class splits it off
 ==============================  ======================================================================================
 
 No file is read or written here.
@@ -16,6 +17,7 @@ No file is read or written here.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +57,8 @@ class Constraints(NamedTuple):
         Codes of the other classes that have items.
     forbidden : tuple of ndarrays of int64, each of shape (M,)
         Positions in `rows`, and what each is not of: a position in `labelled`, or L + one in `started`.
+    placed : tuple of ndarrays of int64, each of shape (P,)
+        Positions of items that a person moved with others and did not confirm, and where to: numbered in the same way.
     """
 
     rows: NDArray[np.int64]
@@ -63,6 +67,7 @@ class Constraints(NamedTuple):
     start: NDArray[np.int64]
     started: NDArray[np.int64]
     forbidden: tuple[NDArray[np.int64], NDArray[np.int64]]
+    placed: tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class Refined(NamedTuple):
@@ -107,7 +112,7 @@ def refine(
     x : ndarray of float32, shape (N, D)
         Features of the items.
     config : DiscoveryConfig
-        Of the last fit; nothing is rehearsed again.
+        Of the last fit; nothing is rehearsed again, and K is the number of classes that have items.
     calibrations : Calibrations, optional
         What confidences were worth there.
     hooks : Hooks, optional
@@ -120,7 +125,10 @@ def refine(
         raise InputError(
             "Nothing is labelled or confirmed, so there is nothing to learn from; accept a category first."
         )
-    hints = Hints(said.start, len(said.started), said.forbidden, calibrations)
+    # Labels given here and there are no sample of their classes, which the estimate of K takes them for: of 98 single
+    # labels it made 117 classes where there are 77. So K is what people have left there.
+    config = dataclasses.replace(config, k=len(said.labelled) + len(said.started), rehearsals=0)
+    hints = Hints(said.start, len(said.started), said.forbidden, said.placed, calibrations)
     chosen = views.select(said.rows) if views is not None else None
     task = Task(x[said.rows], said.y, len(said.labelled), chosen, tail, hints)
     found = discover(task, config, hooks)
@@ -142,26 +150,27 @@ def constraints(review: Review, source: NDArray[np.int64]) -> Constraints:
     kept = core(code, ~review.unsure[rows])
     start = np.where(np.isin(kept, started) & (kept != UNLABELLED), np.searchsorted(started, kept), UNLABELLED)
     y = np.where(is_labelled, np.searchsorted(labelled, code), UNLABELLED).astype(np.int64)
-    return Constraints(
-        rows, y, labelled, start.astype(np.int64), started, _forbidden(review, rows, labelled, started, y)
-    )
+    position = np.full(review.next_code, UNLABELLED, dtype=np.int64)  # of each code among all of these classes
+    position[np.concatenate([labelled, started])] = np.arange(len(labelled) + len(started))
+    moved = (code != review.resolve(_base_codes(review)[rows])) & ~is_labelled & ~review.unsure[rows]
+    placed = np.flatnonzero(moved).astype(np.int64), position[code[moved]]
+    forbidden = _forbidden(review, rows, position, y)
+    return Constraints(rows, y, labelled, start.astype(np.int64), started, forbidden, placed)
+
+
+def _base_codes(review: Review) -> NDArray[np.int64]:
+    """Class (N,) that each item had before anything was said."""
+    return np.asarray(review.base.column("label").to_numpy(), dtype=np.int64)
 
 
 def _forbidden(
-    review: Review,
-    rows: NDArray[np.int64],
-    labelled: NDArray[np.int64],
-    started: NDArray[np.int64],
-    y: NDArray[np.int64],
+    review: Review, rows: NDArray[np.int64], position: NDArray[np.int64], y: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     nothing = np.empty(0, dtype=np.int64)
     if not review.rejected:
         return nothing, nothing
-    what = np.concatenate([labelled, started])
     place = np.full(len(review), UNLABELLED, dtype=np.int64)
     place[rows] = np.arange(len(rows))
-    position = np.full(review.next_code, UNLABELLED, dtype=np.int64)
-    position[what] = np.arange(len(what))
     items = np.concatenate([named for named, _ in review.rejected])
     classes = np.concatenate([np.full(len(named), review.target(code)) for named, code in review.rejected])
     items, classes = place[items], position[classes]

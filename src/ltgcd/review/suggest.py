@@ -22,6 +22,8 @@ DIMENSIONS = 128  # of the whitened features
 FITTED = 20_000  # rows that the whitening is fitted on
 NAMELESS = 0.5  # doubt in a category that nobody has looked at: whatever is said of it is news
 LEANING = 0.25  # what an unsure item counts beside a sure one: it has to be looked at by itself
+LEAST_DOUBT = 0.02  # in a class with something open
+ENOUGH = 5.0  # items from which a class is worth a look like any other
 MUTUAL = 5  # nearest classes among which a partner is looked for
 CLUSTERED = 2000  # rows of a class that a split is found on
 CANDIDATES = 4000  # most alike items that are weighed when a class grows
@@ -71,8 +73,12 @@ def queue(
     leaning: NDArray[np.int64],
     contaminated: NDArray[np.float64],
     nameless: NDArray[np.bool_],
+    within: NDArray[np.float64],
 ) -> Queue:
-    """Order classes by what a person's look at them is expected to gain: items times doubt.
+    """Order classes by what a person's look at them is expected to gain, in classes and not in items.
+
+    The gain is doubt times spread: where items are unlike each other and the fit is not sure of them, there is more
+    than one class. A large class is worth no more than a small one, for the tail is what is looked for.
 
     Parameters
     ----------
@@ -86,6 +92,8 @@ def queue(
         Share of the assigned items that do not look like the given ones.
     nameless : ndarray of bool, shape (K,)
         Categories that nobody has named and nobody has confirmed an item of.
+    within : ndarray, shape (K,)
+        Mean cosine of two items of the class.
 
     Returns
     -------
@@ -95,7 +103,8 @@ def queue(
     """
     wrong = np.where(open_items > 0, 1.0 - open_confidence, 0.0)
     doubt = 1 - (1 - wrong) * (1 - contaminated) * (1 - NAMELESS * nameless)
-    gain = open_items * doubt + LEANING * leaning
+    n = open_items + LEANING * leaning
+    gain = np.maximum(doubt, LEAST_DOUBT) * (1 - within) * n / (n + ENOUGH)
     return Queue(gain, doubt, wrong, contaminated, nameless)
 
 

@@ -116,9 +116,9 @@ def merges(session: Session, request: Request) -> Response:
 
 def split(session: Session, request: Request) -> Response:
     """A class in parts."""
-    code, parts = _number(request, "code"), _number(request, "parts", 2)
+    code, parts = _number(request, "code"), _number(request, "parts", 0)
     with session.lock:
-        return JSONResponse(lookups.split_of(session.described, code, parts))
+        return JSONResponse(lookups.split_of(session.described, code, parts or None))
 
 
 def grow(session: Session, request: Request) -> Response:

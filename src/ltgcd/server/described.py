@@ -24,6 +24,7 @@ from ltgcd.review.class_shapes import (
     contamination,
     own_cosines,
     shapes_after,
+    within_cosine,
 )
 from ltgcd.review.state import Review
 from ltgcd.review.suggest import Queue, queue
@@ -179,7 +180,9 @@ class Described:
         self.known = mask_of(np.array(sorted(known), dtype=np.int64), k)
         nameless = ~self.known & (tally.examples == 0)
         open_confidence = tally.mean(tally.open_confidence, tally.open_items)
-        self.queue: Queue = queue(self.open_items, open_confidence, self.leaning, self._share, nameless)
+        self.queue: Queue = queue(
+            self.open_items, open_confidence, self.leaning, self._share, nameless, within_cosine(self.shapes)
+        )
         self.accepted = (self.sizes > 0) & (self.open_items == 0)
         self._nearest = self._nearest_known()
         self.shown = [code for code in self.names if self.sizes[code] or self.leaning[code] or self.known[code]]

@@ -108,3 +108,10 @@ export function merge(code, other) {
 }
 export const distinct = (code, other) => act([{ op: "distinct", code, other }], `${spoken(nameOf(code))} and ${spoken(nameOf(other))} stay apart: this is not proposed again.`);
 export const split = (code, parts) => act([{ op: "split", code, parts }], `${spoken(nameOf(code))} is split: ${plural(parts.length, "category", "categories")} beside it.`);
+/** Parts of a class go to the class of a name, and the items `right` of them are confirmed there. */
+export function takeParts(code, rows, right, name) {
+  const found = codeOf(name), fresh = nextCode(), home = found ?? fresh, events = [];
+  if (rows.length) events.push({ op: "split", code, parts: [rows], codes: [fresh] }, found === null ? { op: "rename", code: fresh, name } : { op: "merge", code: fresh, into: found });
+  if (right.length) events.push({ op: "assign", rows: right, code: home });
+  return act(events, `${rows.length ? `${plural(rows.length, "item")} of ${spoken(nameOf(code))} went to ${spoken(name)}` : spoken(name)}: ${plural(right.length, "item")} confirmed.`);
+}

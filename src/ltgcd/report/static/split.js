@@ -1,43 +1,106 @@
-// Split: a proposal in two to five parts by sub-clustering, or what is selected against the rest.
-import { split } from "./actions.js";
+// Split: a class in parts. Their numbers pick those that belong together; they go to a class beside, get a name, or are confirmed.
+import { split, takeParts } from "./actions.js";
 import { strip } from "./cells.js";
-import { button, el, plural, shortName } from "./dom.js";
+import { button, el, plural, shortName, toast, whole } from "./dom.js";
+import { nameBox } from "./namebox.js";
 import { openPanel, waitFor } from "./panel.js";
 import { nameOf, selectedRows, store } from "./store.js";
 
-const PARTS = [2, 3, 4, 5];
+const MOST = 9; // parts: each has a key
+const SHOWN = 24; // items of a part, evenly from its centre to its edge
+const LETTERS = ["f", "g", "h", "j", "k"]; // of the classes beside
+
+/** Items evenly over a part, so that its strip is as mixed as the part is. */
+export function evenly(rows, n = SHOWN) {
+  if (rows.length <= n) return rows;
+  const places = new Set(Array.from({ length: n }, (_, i) => Math.round(i * (rows.length - 1) / (n - 1))));
+  return [...places].map((place) => rows[place]);
+}
 
 export function openSplit(code) {
   const chosen = selectedRows().filter((row) => store.items.code[row] === code);
-  let parts = [], number = chosen.length ? 0 : 2;
-  const keys = { Enter: () => take(), ArrowRight: () => choose(Math.min(5, Math.max(2, number + 1))), ArrowLeft: () => choose(Math.max(2, number - 1)) };
-  for (const n of PARTS) keys[String(n)] = () => choose(n);
+  let parts = [], picked = new Set(), wrong = new Set(), number = null;
+  const keys = { Enter: () => take(), a: () => confirm(), r: () => ask(), ArrowRight: () => look(Math.min(MOST, parts.length + 1)), ArrowLeft: () => look(Math.max(2, parts.length - 1)) };
+  for (let n = 1; n <= MOST; n++) keys[String(n)] = () => pick(n - 1);
+  LETTERS.forEach((letter, at) => { keys[letter] = () => beside()[at] !== undefined && give(nameOf(beside()[at])); });
   const panel = openPanel({ title: `Split “${shortName(nameOf(code))}”`, kind: "wide", keys });
-  /** The first part keeps the name; the others become categories of their own. */
+  const pickedParts = () => [...picked].sort((a, b) => a - b).map((at) => parts[at]);
+  const beside = () => picked.size ? pickedParts()[0].alike : [];
+  const ticked = (some) => some.flatMap((part) => part.shown).filter((row) => !wrong.has(row));
+  /** What was picked becomes one category; where nothing was, every part but the first becomes one. */
   async function take() {
-    if (!parts.length) return;
-    const fresh = number === 0 ? [chosen] : parts.slice(1);
+    if (parts.length < 2) return;
+    if (picked.size) return done(split(code, [pickedParts().flatMap((part) => part.rows)]));
     panel.close();
-    await split(code, fresh);
+    await split(code, parts.slice(1).map((part) => part.rows));
   }
-  async function choose(n) {
+  /** What was picked goes to a class, and what is shown and ticked of it is confirmed there. */
+  const give = (name) => done(takeParts(code, pickedParts().flatMap((part) => part.rows), ticked(pickedParts()), name));
+  /** What is shown and ticked is of this class: of the picked parts, or of all. */
+  function confirm() {
+    if (number === 0) return;
+    const some = picked.size ? pickedParts() : parts, rows = ticked(some);
+    if (!rows.length) return toast("Nothing that is shown and ticked is left to confirm.");
+    if (!picked.size) picked = new Set(parts.keys());
+    return done(takeParts(code, [], rows, nameOf(code)));
+  }
+  function ask() {
+    if (!picked.size) return;
+    const field = nameBox({ label: "They are …", but: code, verb: (one) => one ? "" : "make this class", take: give, leave: () => { draw(); panel.dialog.focus(); } });
+    panel.act(field.box);
+    field.focus();
+  }
+  /** Go on with the parts that are left. */
+  async function done(work) {
+    if (!await work) return panel.close();
+    parts = parts.filter((_, at) => !picked.has(at));
+    picked = new Set();
+    if (!parts.length || number === 0) return panel.close();
+    draw();
+    panel.dialog.focus();
+  }
+  function pick(at) {
+    if (at >= parts.length || number === 0) return;
+    if (!picked.delete(at)) picked.add(at);
+    draw();
+    panel.dialog.focus();
+  }
+  async function look(n) {
     number = n;
-    parts = [];
+    [picked, wrong, parts] = [new Set(), new Set(), []];
     panel.act();
     let answer;
     if (n === 0) {
-      const sure = store.sections.find((section) => section.key === "sure").rows, picked = new Set(chosen);
-      answer = { parts: [Array.from(sure).filter((row) => !picked.has(row)), chosen] };
-    } else answer = await waitFor(panel, store.source.split(code, n));
+      const sure = store.sections.find((section) => section.key === "sure").rows, mine = new Set(chosen);
+      answer = { parts: [Array.from(sure).filter((row) => !mine.has(row)), chosen] };
+    } else answer = await waitFor(panel, store.source.split(code, n ?? 0));
     if (!answer || number !== n) return;
-    parts = answer.parts.filter((part) => part.length);
-    const width = store.state.kind === "image" ? 24 : 8;
-    const numbers = el("span", { class: "segments", role: "group", "aria-label": "Number of parts" }, chosen.length ? el("button", { type: "button", text: "Selection", "aria-pressed": String(n === 0), onclick: () => choose(0) }) : null,
-      ...PARTS.map((one) => el("button", { type: "button", text: String(one), "aria-pressed": String(one === n), "aria-keyshortcuts": String(one), onclick: () => choose(one) })));
-    const clear = answer.separation === undefined || answer.separation === null ? "" : `How clearly the parts are apart: ${answer.separation.toFixed(2)} (1 is clear, 0 is not at all).`;
-    panel.fill(el("p", { class: "choose" }, "Parts: ", numbers, el("span", { class: "soft", text: clear })),
-      ...parts.map((part, i) => el("section", { class: "part" }, el("h3", { text: `${i + 1}. ${plural(part.length, "item")}` + (i === 0 ? ` · stays “${shortName(nameOf(code)).slice(0, 40)}”` : " · a category of its own") }), strip(part.slice(0, width), { label: `Part ${i + 1}` }))));
-    panel.act(button(`Split in ${parts.length}`, "Enter", take, { class: "primary" }), el("span", { class: "soft", text: "Keys 2 to 5 choose the number of parts" }));
+    parts = answer.parts.map((rows, at) => ({ rows, shown: evenly(answer.open?.[at] ?? rows), alike: (answer.alike?.[at] ?? []).slice(0, LETTERS.length) })).filter((part) => part.rows.length);
+    draw();
   }
-  choose(number);
+  function partNode(part, at) {
+    const text = `${at + 1}. ${plural(part.rows.length, "item")}` + (picked.has(at) ? " · picked" : at === 0 && number !== 0 ? ` · stays “${shortName(nameOf(code)).slice(0, 40)}”` : "");
+    const list = strip(part.shown, { label: `Part ${at + 1}`, onpick: (row) => { if (!wrong.delete(row)) wrong.add(row); list.refresh(); foot(); }, marked: (row) => !wrong.has(row) });
+    const title = el("button", { type: "button", class: "button", text, "aria-pressed": String(picked.has(at)), "aria-keyshortcuts": String(at + 1), onclick: () => pick(at) });
+    return el("section", { class: "part" }, el("h3", {}, title), part.shown.length ? list : el("p", { class: "soft", text: "Every item of it is confirmed." }));
+  }
+  function draw() {
+    const n = parts.length;
+    panel.fill(
+      el("p", { class: "choose" }, "Parts: ", button("Fewer", "←", keys.ArrowLeft), whole(n), button("More", "→", keys.ArrowRight),
+        chosen.length ? el("button", { type: "button", text: "Selection", "aria-pressed": String(number === 0), onclick: () => look(0) }) : null,
+        el("span", { class: "soft", text: number === 0 ? "" : "Press the numbers of the parts that belong together. A click unticks what is shown and does not belong." })),
+      ...parts.map(partNode));
+    foot();
+  }
+  function foot() {
+    if (picked.size) {
+      panel.act(...beside().map((other, at) => button(shortName(nameOf(other)).slice(0, 24), LETTERS[at], keys[LETTERS[at]])), button("Another name …", "r", ask),
+        button(picked.size === 1 ? "A category of its own" : `One category of the ${picked.size}`, "Enter", take, { class: "primary" }));
+    } else {
+      const n = ticked(parts).length;
+      panel.act(button(number === 0 ? "Split off" : `Split in ${parts.length}`, "Enter", take, { class: "primary" }), number === 0 || !n ? null : button(`Confirm the ${whole(n)} shown`, "a", confirm));
+    }
+  }
+  look(chosen.length ? 0 : null);
 }
