@@ -368,7 +368,7 @@ def test_the_page_is_one_safe_file() -> None:
     assert evil not in page
     assert "<img src=x>" not in page
     assert sorted(card["name"] for card in data["categories"]) == sorted(names)
-    assert not re.search(r"(src|href)=[\"']?https?:|url\(|@import|fetch\(|innerHTML|insertAdjacent", page)
+    assert not re.search(r"(src|href)=[\"']?https?:|url\((?!#)|@import|fetch\(|innerHTML|insertAdjacent", page)
     script = page[page.rindex("<script>") + 8 : page.rindex("</script>")]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in page

@@ -18,7 +18,9 @@ SHARE_WRONG = 0.1
 WORDS = ("red", "green", "blue", "grey", "black", "white", "pink", "brown")
 
 
-def make_run(folder: Path, n: int = 240, d: int = 12, k: int = 8, n_old: int = 4, items: Any = None) -> np.ndarray:
+def make_run(
+    folder: Path, n: int = 240, d: int = 12, k: int = 8, n_old: int = 4, items: Any = None, pixels: bool = False
+) -> np.ndarray:
     """Write a finished run of n items in k classes, of which n_old are known; gives the true class of each item.
 
     A tenth of the labels are wrong, with less confidence; the least confident are unsure.
@@ -28,6 +30,8 @@ def make_run(folder: Path, n: int = 240, d: int = 12, k: int = 8, n_old: int = 4
     true = np.concatenate([np.arange(k).repeat(3), random.choice(k, n - 3 * k, p=share / share.sum())])
     centres = random.standard_normal((k, d)).astype(np.float32)
     x = centres[true] + 0.6 * random.standard_normal((n, d)).astype(np.float32)
+    if pixels:  # square grey pictures, as those of the demo
+        x = (np.clip(np.rint(4 * x + 8), 0, 16) / 16).astype(np.float32)
     ids = pa.array([f"item-{row:06d}" for row in range(n)])
     names = tuple(f"known-{c}" for c in range(n_old))
     y = np.where((true < n_old) & (random.rand(n) < 0.3), true, -1)

@@ -387,6 +387,20 @@ def test_pictures_come_by_row_and_by_nothing_else(tmp_path: Path) -> None:
         assert client.get(f"/static/{trick}").status == 404, trick
 
 
+def test_vectors_that_are_pixels_have_pictures(tmp_path: Path) -> None:
+    make_run(tmp_path / "digits", n=60, d=64, pixels=True)
+    client = open_client(tmp_path / "digits")
+    state = client.get("/api/state").json
+    assert (state["kind"], state["tiny"]) == ("image", False)
+    answer = client.get("/api/thumb/3")
+    assert Image.open(io.BytesIO(answer.body)).size == (48, 48)
+    assert state["meta"]["lead"].startswith("60 images, ")
+    make_run(tmp_path / "features", n=60, d=64)
+    client = open_client(tmp_path / "features")
+    assert client.get("/api/state").json["kind"] == "vector"
+    assert client.get("/api/thumb/3").status == 404
+
+
 def test_an_image_that_is_gone_is_a_grey_square(tmp_path: Path) -> None:
     blobs = [b"", b"no image", *(image_bytes(row) for row in range(38))]
     make_run(tmp_path / "run", n=40, items=lambda _true: ImageBytes(pa.array(blobs, pa.binary())))

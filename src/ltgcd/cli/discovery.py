@@ -116,7 +116,7 @@ def discover(
         print(calibration_sentence(result["calibration_error"], result["calibration_chance"]))
         print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
         print(f"Every item's label is in {result['assignments']}.")
-        print(f"Look at it: {result['report']}")
+        print(f"Look at it: {result['report']}   (correct it: ltgcd review {result['run']})")
 
     report(work, show, as_json)
 
@@ -220,6 +220,6 @@ def update(
             print(f"  + {row['name']}: {row['after']:,} items")
         for row in result["categories_grown"]:
             print(f"    {row['name']}: {row['before']:,} → {row['after']:,}")
-        print(f"Look at it: {result['report']}")
+        print(f"Look at it: {result['report']}   (correct it: ltgcd review {result['run']})")
 
     report(work, show, as_json)

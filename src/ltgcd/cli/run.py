@@ -25,17 +25,14 @@ def demo(
 
     def work() -> dict[str, Any]:
         from ltgcd.data.digits import digits_source
-        from ltgcd.report.pictures import pixel_pictures
         from ltgcd.run.directory import Run
         from ltgcd.run.discover import discover_source
-        from ltgcd.run.train import vectors
 
         source = digits_source(seed=seed)
         result = discover_source(
             source,
             out,
             random_state=seed,
-            pictures=pixel_pictures(vectors(source)),
             title="Long-tailed digits",
             notify=status,
         )
@@ -49,7 +46,7 @@ def demo(
         )
         print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
         print(f"Every item's label is in {result['assignments']} ({result['seconds']:.1f} s).")
-        print(f"Look at it: {result['report']}")
+        print(f"Look at it: {result['report']}   (correct it: ltgcd review {result['run']})")
 
     report(work, show, as_json)
 

@@ -51,6 +51,24 @@ def pixel_pictures(x: NDArray[np.floating], enlarged: int = 6) -> Pictures:
     return pictures
 
 
+PIXEL_SIDES = (5, 64)  # least and greatest side of vectors that may be pictures
+GREYS = (16, 255)  # values of a pixel, of which each is a whole part of 1
+
+
+def pictures_of_vectors(x: NDArray[np.floating]) -> Pictures | None:
+    """Pictures of vectors (N, D) that are pixels, as those of the demo: D is a square, and values are k/16 or k/255.
+
+    None for any other vectors; what a network makes of an item never has such values.
+    """
+    side = int(np.sqrt(x.shape[1]))
+    if side * side != x.shape[1] or not PIXEL_SIDES[0] <= side <= PIXEL_SIDES[1] or not len(x):
+        return None
+    some = np.asarray(x[:: max(1, len(x) // 200)], dtype=np.float64)
+    if some.min() < 0 or some.max() > 1 or not any(np.abs(some * n - np.rint(some * n)).max() < 1e-3 for n in GREYS):
+        return None
+    return pixel_pictures(x)
+
+
 def thumbnail(image: Image.Image, side: int, quality: int) -> bytes:
     """An image as WebP of at most `side` pixels a side; smaller ones keep their size, tiny ones every pixel."""
     small = image.convert("RGB")

@@ -18,7 +18,6 @@ from ltgcd.engine.ray_cluster import check_cluster
 from ltgcd.features.backbones import check_backbone, default_backbone, load_backbone
 from ltgcd.features.cache import FeatureStore, shown_items
 from ltgcd.features.embed import embed
-from ltgcd.report.pictures import Pictures
 from ltgcd.run.directory import Run
 from ltgcd.run.evaluate import accuracies
 from ltgcd.run.report import draw_report
@@ -90,7 +89,6 @@ def discover_source(
     labels_from: str = "collection",
     random_state: int = 0,
     store: FeatureStore | None = None,
-    pictures: Pictures | None = None,
     title: str | None = None,
     max_memory: str | None = None,
     notify: Notify = silent,
@@ -111,8 +109,6 @@ def discover_source(
         See `ltgcd.discovery.task.configure`.
     store : FeatureStore, optional
         Cached activations, where the source is a folder of ``ltgcd embed``.
-    pictures : callable, optional
-        Pictures of vectors that have some, for the page.
     title : str, optional
         Name on the page.
     max_memory : str, optional
@@ -149,7 +145,7 @@ def discover_source(
             run.write_items(items)
         notify("drawing the report")
         shown: Items | None = items.items if items is not None else None
-        draw_report(run, finished.table, x, shown, pictures=pictures, title=title)
+        draw_report(run, finished.table, x, shown, title=title)
     return {**summary(finished, collection.n_old), "skipped": skipped, "report": str(run.report)}
 
 

@@ -20,7 +20,7 @@ from ltgcd.data.sources import read_source
 from ltgcd.features.cache import shown_items
 from ltgcd.report.layout import Places, places_on_map
 from ltgcd.report.page import Report, report_html
-from ltgcd.report.pictures import Pictures
+from ltgcd.report.pictures import pictures_of_vectors
 from ltgcd.run.directory import Run
 from ltgcd.run.items import in_order
 
@@ -31,7 +31,6 @@ def draw_report(
     x: NDArray[np.floating],
     items: Items | None = None,
     *,
-    pictures: Pictures | None = None,
     title: str | None = None,
     progress: Callable[[str], None] = lambda _stage: None,
     writing: Callable[[], AbstractContextManager[None]] = nullcontext,
@@ -48,8 +47,6 @@ def draw_report(
         Features of the items, in the order of the assignments.
     items : Items, optional
         The N images or texts to show; without them cards show ids.
-    pictures : callable, optional
-        Pictures of vectors that have some, see `ltgcd.report.pictures`.
     title : str, optional
         Name of the run; by default that of its folder.
     progress : callable
@@ -73,7 +70,7 @@ def draw_report(
             calibration_error=note.get("calibration_error"),
             calibration_chance=note.get("calibration_chance"),
             appended=appended_classes(note, estimate),
-            pictures=pictures,
+            pictures=pictures_of_vectors(x) if items is None else None,
             seed=run.seed,
             title=title or run.folder.resolve().name,
         ),

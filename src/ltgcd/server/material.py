@@ -15,6 +15,7 @@ from ltgcd.data.collection import UNLABELLED, positions
 from ltgcd.data.items import Items, Kind, Texts
 from ltgcd.report.categories import TEXTS
 from ltgcd.report.layout import tail_sample
+from ltgcd.report.pictures import Pictures, pictures_of_vectors
 from ltgcd.report.terms import Vocabulary
 from ltgcd.review.class_shapes import class_shapes
 from ltgcd.review.suggest import fitted_temperature, whitened, whitening_of
@@ -48,6 +49,8 @@ class Material:
         Of the softmax over cosines, see `ltgcd.review.suggest.fitted_temperature`.
     estimate : dict or None
         Of the number of classes.
+    pictures : callable or None
+        Pictures of some rows, where vectors are pixels.
     """
 
     ids: pa.StringArray
@@ -59,6 +62,7 @@ class Material:
     drawn: NDArray[np.bool_]
     temperature: float
     estimate: dict[str, Any] | None
+    pictures: Pictures | None = None
 
     @cached_property
     def labelled(self) -> NDArray[np.bool_]:
@@ -90,6 +94,7 @@ def read_material(run: Run, table: pa.Table) -> Material:
     given = run.items()
     x = features_of(run, ids, None, given)
     items, _gone = shown_in_order(run, ids, given)
+    pictures = pictures_of_vectors(x) if items is None else None
     known = len(labels.class_names)
     z = whitened(x, whitening_of(x, y, known, run.seed))
     code = np.asarray(table.column("label").to_numpy(), dtype=np.int64)
@@ -98,13 +103,14 @@ def read_material(run: Run, table: pa.Table) -> Material:
     return Material(
         ids=ids,
         items=items,
-        kind="vector" if items is None else items.kind,
+        kind="image" if pictures is not None else "vector" if items is None else items.kind,
         y=y,
         z=z,
         xy=_places(run, ids, z),
         drawn=drawn,
         temperature=fitted_temperature(z, y, class_shapes(z, y, known), run.seed),
         estimate=run.estimate(),
+        pictures=pictures,
     )
 
 

@@ -65,7 +65,7 @@ class Session:
         """Read the items, and describe the classes."""
         self.material: Material = read_material(self.run, self.held.review.base)
         self.described = Described(self.material.z, self.material.labelled, self.held.review)
-        self.thumbnails = Thumbnails(self.material.items)
+        self.thumbnails = Thumbnails(self.material.items, self.material.pictures)
         threading.Thread(target=self.held.encode_state, daemon=True).start()
         self._words = threading.Thread(target=self._read_words, args=(self.material, self.described), daemon=True)
         self._words.start()
@@ -98,6 +98,7 @@ class Session:
                 "run": str(self.run),
                 "title": self.run.folder.resolve().name,
                 "kind": self.material.kind,
+                "tiny": self.thumbnails.are_tiny(),
                 "n": len(now.code),
                 "meta": self._facts(),
                 "curve": k_curve(self.material.estimate),

@@ -12,7 +12,8 @@ from PIL import Image
 from ltgcd.common.errors import InputError
 from ltgcd.data.images import decode
 from ltgcd.data.items import Items
-from ltgcd.report.pictures import thumbnail
+from ltgcd.report.columns import TINY
+from ltgcd.report.pictures import Pictures, thumbnail
 
 QUALITY = {96: 70, 192: 75, 1024: 85}  # by side in pixels: the sizes there are
 HELD = 96 * 2**20  # bytes that are kept
@@ -25,13 +26,15 @@ class Thumbnails:
     Parameters
     ----------
     items : Items or None
-        Images; of anything else there are no pictures.
+        Images; of anything else there are no pictures, but for `pictures`.
+    pictures : callable, optional
+        Pictures of some rows, for vectors that have some.
     limit : int
         Bytes to keep.
     """
 
-    def __init__(self, items: Items | None, limit: int = HELD) -> None:
-        self._items, self._limit = items, limit
+    def __init__(self, items: Items | None, pictures: Pictures | None = None, limit: int = HELD) -> None:
+        self._items, self._pictures, self._limit = items, pictures, limit
         self._made: OrderedDict[tuple[int, int], bytes] = OrderedDict()
         self._bytes = 0
         self._reading, self._keeping = threading.Lock(), threading.Lock()
@@ -40,7 +43,7 @@ class Thumbnails:
         """The picture of an item, at most `size` pixels a side; None where items have none."""
         if size not in QUALITY:
             raise InputError(f"Pictures are {', '.join(map(str, QUALITY))} pixels large, not {size}.")
-        if self._items is None or self._items.kind != "image":
+        if self._pictures is None and (self._items is None or self._items.kind != "image"):
             return None
         key = (row, size)
         with self._keeping:
@@ -56,7 +59,18 @@ class Thumbnails:
                 self._bytes -= len(self._made.popitem(last=False)[1])
         return made
 
+    def are_tiny(self) -> bool:
+        """Whether the pictures are so small that they are shown pixel by pixel, by the first of them."""
+        made = self.picture(0, 96)
+        if made is None:
+            return False
+        with Image.open(io.BytesIO(made)) as image:
+            return max(image.size) <= TINY
+
     def _make(self, row: int, size: int) -> bytes:
+        if self._pictures is not None:
+            (made,) = self._pictures(np.array([row], dtype=np.int64))
+            return _missing() if made is None else thumbnail(made, size, QUALITY[size])
         assert self._items is not None
         with self._reading:  # a reader of parquet files keeps a place in them
             (blob,) = self._items.take(np.array([row], dtype=np.int64))

@@ -95,7 +95,8 @@ const NOTHING = { unsure: "No item is unsure.", junk: "Nothing is junk.", search
 let byKey = false; // whether a key was the last thing that the person used
 /** Whoever works with the keyboard never loses the place: where what had the focus is gone, the items get it. */
 const keepFocus = onceAFrame(() => {
-  if (byKey && document.activeElement === document.body && !panelIsOpen()) $(store.view.kind === "overview" ? "#centre" : "#grid").focus({ preventScroll: true });
+  const active = document.activeElement, lost = active === document.body || !active?.getClientRects().length;
+  if (byKey && lost && !panelIsOpen()) $(store.view.kind === "overview" ? "#centre" : "#grid").focus({ preventScroll: true });
 });
 export function startCategory() {
   addEventListener("keydown", () => { byKey = true; }, true);

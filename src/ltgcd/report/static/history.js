@@ -12,7 +12,8 @@ function sentenceOf({ sentence, events = [] }) {
   return events.map(({ op, rows, code, name, into }) => words[op] ? `${plural(rows.length, "item")} ${words[op]}` : op === "rename" ? `a class called “${shortName(name)}”` : op === "create" ? `“${shortName(name)}” made` : op === "merge" ? `a class merged into “${shortName(nameOf(into))}”` : `${op} ${code}`).join(", ");
 }
 export async function openHistory() {
-  const panel = openPanel({ title: "History", kind: "side-panel", keys: { h: () => panel.close(), u: () => go(-1), U: () => go(1) } });
+  const panel = openPanel({ title: "History", kind: "side-panel", keys: { h: () => panel.close(), u: () => go(-1), U: () => go(1), R: () => back() } });
+  function back() { if (store.state.refine?.can_undo) { panel.close(); undoRefine(); } }
   async function go(steps) { if (steps) await travel(steps); if (panel.dialog.open) draw(); }
   async function draw() {
     const found = await waitFor(panel, store.source.history());
@@ -24,8 +25,8 @@ export async function openHistory() {
       return el("li", { class: one.active ? "" : "undone" }, el("button", { type: "button", title: one.active ? (steps ? "Undo everything after this" : "This is where you are") : "Do everything again up to this", onclick: () => go(steps) },
         el("span", { text: sentenceOf(one).slice(0, 300), dir: "auto" }), el("small", { text: [one.time ? when(one.time) : "", one.author, one.active ? "" : "undone"].filter(Boolean).join(" · ") })));
     }), el("li", {}, el("button", { type: "button", onclick: () => go(-found.filter((one) => one.active).length) }, el("span", { text: "Before everything" })))));
-    const back = store.state.refine?.can_undo ? button("Undo the last refine", null, () => { panel.close(); undoRefine(); }) : "";
-    panel.act(button("Undo", "u", () => go(-1), { disabled: !store.state.undo }), button("Redo", "U", () => go(1), { disabled: !store.state.redo }), back);
+    const refined = store.state.refine?.can_undo ? button("Undo the last refine", "R", back) : "";
+    panel.act(button("Undo", "u", () => go(-1), { disabled: !store.state.undo }), button("Redo", "U", () => go(1), { disabled: !store.state.redo }), refined);
   }
   draw();
 }
