@@ -34,6 +34,7 @@ from ltgcd.server.serve import open_server
 
 TIMES = 10
 LASSO = 50_000  # items
+IDLE = 3.0  # seconds after which a connection is made anew
 
 
 class Page:
@@ -43,10 +44,13 @@ class Page:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         self.headers = {"Cookie": f"ltgcd-{port}={token}", "Origin": f"http://127.0.0.1:{port}"}
         self.headers |= {"Content-Type": "application/json", "X-Ltgcd": "1"}
-        self.version = 0
+        self.version, self.last = 0, 0.0
 
     def ask(self, path: str, **told: Any) -> bytes:
         body = json.dumps({**told, "version": self.version}) if told else None
+        if not self.connection.sock or time.monotonic() - self.last > IDLE:  # the server has closed it
+            self.connection.close()
+        self.last = time.monotonic()
         self.connection.request("POST" if told else "GET", path, body, self.headers)
         answer = self.connection.getresponse()
         found = answer.read()

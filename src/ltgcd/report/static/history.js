@@ -18,15 +18,15 @@ export async function openHistory() {
   async function draw() {
     const found = await waitFor(panel, store.source.history());
     if (!found) return;
-    if (!found.length) { panel.fill(el("p", { class: "wait", text: "Nothing has been done yet." })); return; }
+    const refined = store.state.refine?.can_undo ? button("Undo the last refine", "R", back) : "";
+    panel.act(button("Undo", "u", () => go(-1), { disabled: !store.state.undo }), button("Redo", "U", () => go(1), { disabled: !store.state.redo }), refined);
+    if (!found.length) { panel.fill(el("p", { class: "wait", text: store.state.refine?.can_undo ? "Nothing has been done since the last refine." : "Nothing has been done yet." })); return; }
     const undone = found.filter((one) => !one.active).length;
     panel.fill(el("ol", { class: "steps" }, ...found.map((one, at) => {
       const steps = one.active ? -(at - undone) : undone - at; // how far to go until this one is the last that holds
       return el("li", { class: one.active ? "" : "undone" }, el("button", { type: "button", title: one.active ? (steps ? "Undo everything after this" : "This is where you are") : "Do everything again up to this", onclick: () => go(steps) },
         el("span", { text: sentenceOf(one).slice(0, 300), dir: "auto" }), el("small", { text: [one.time ? when(one.time) : "", one.author, one.active ? "" : "undone"].filter(Boolean).join(" · ") })));
     }), el("li", {}, el("button", { type: "button", onclick: () => go(-found.filter((one) => one.active).length) }, el("span", { text: "Before everything" })))));
-    const refined = store.state.refine?.can_undo ? button("Undo the last refine", "R", back) : "";
-    panel.act(button("Undo", "u", () => go(-1), { disabled: !store.state.undo }), button("Redo", "U", () => go(1), { disabled: !store.state.redo }), refined);
   }
   draw();
 }
