@@ -76,6 +76,20 @@ def test_damage_is_a_sentence(finished: Path, tmp_path: Path, name: str, content
     assert str(caught.value).count("\n") == 0
 
 
+@pytest.mark.parametrize(("name", "key"), [("config.toml", "random_state"), ("model.toml", "k")])
+def test_another_value_in_a_whole_file_is_never_taken(finished: Path, tmp_path: Path, name: str, key: str) -> None:
+    import shutil
+
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    text = (folder / name).read_text()
+    changed = re.sub(rf"(?m)^{key} = \d+$", f"{key} = 7", text, count=1)
+    assert changed != text
+    (folder / name).write_text(changed)
+    with pytest.raises(InputError, match="is damaged"):
+        Run(folder).config() and Run(folder).read_model()
+
+
 def test_runs_of_another_version_are_a_sentence(finished: Path, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('[run]\nmethod = "ltgcd"\n')
     with pytest.raises(InputError, match="another version"):

@@ -160,7 +160,7 @@ def test_a_source_that_was_replaced_meanwhile(photos: Path, tmp_path: Path) -> N
     run = tmp_path / "run"
     first = discover_source(read_source(photos), run, k=3, embedding=Embedding(image_size=32))
     before = {name: held for name, held in contents(run).items() if not name.startswith("features/")}
-    whole = {path: path.read_bytes() for path in photos.rglob("*.png")}
+    whole = {path: path.read_bytes() for path in sorted(photos.rglob("*.png"))}  # the order of a folder is anyone's
     for number, path in enumerate(whole):
         path.write_bytes(image_bytes(100 + number, (24, 24)))
     assert "holds another run" in fails(*arguments(photos))
