@@ -153,7 +153,7 @@ def test_the_loop_on_real_data(kind: str, browser: Any, real_data: Path, tmp_pat
         hands.press("/")
         page.keyboard.insert_text(hands.names[part])
         hands.press("Enter")
-        page.locator("dialog .half h3", has_text=hands.names[part]).wait_for()
+        page.locator("dialog[open] .half h3", has_text=hands.names[part]).first.wait_for()
         hands.press("m")
         hands.said("is part of")
         assert len(hands.names) == parted - 1
