@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from conftest import ROOT, call_cli, run_cli, train
@@ -88,6 +90,21 @@ def test_another_value_in_a_whole_file_is_never_taken(finished: Path, tmp_path: 
     (folder / name).write_text(changed)
     with pytest.raises(InputError, match="is damaged"):
         Run(folder).config() and Run(folder).read_model()
+
+
+@pytest.mark.parametrize(("name", "column"), [("assignments.parquet", "label"), ("split.parquet", "id")])
+def test_another_value_in_a_table_is_never_taken(finished: Path, tmp_path: Path, name: str, column: str) -> None:
+    import shutil
+
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    table = pq.read_table(folder / name)
+    values = table.column(column).to_pylist()
+    values[0] = values[0] + 1 if column == "label" else "another"
+    at, field = table.column_names.index(column), table.schema.field(column)
+    pq.write_table(table.set_column(at, field, pa.array(values, field.type)), folder / name)  # with the old checksum
+    with pytest.raises(InputError, match="checksum"):
+        Run(folder).assignments() and Run(folder).labels()
 
 
 def test_runs_of_another_version_are_a_sentence(finished: Path, tmp_path: Path) -> None:
