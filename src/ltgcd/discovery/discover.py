@@ -187,6 +187,8 @@ def _trained(
     labelled = problem.y != UNLABELLED
     p = fit.probabilities if hints is None else _heeding(fit, hints, problem, order)
     labels, own, second = _answers(p, problem.y)
+    fitted = fit.fitted
+    del fit, p  # features and neighbours of all items, which nobody needs in the rehearsals
     learnt = hints.calibrations if hints is not None else None
     if config.rehearsals and not labelled.all():
         learnt = rehearse(
@@ -199,14 +201,14 @@ def _trained(
             world=hooks.world,
         )
     together = learnt.together if learnt else None
-    confidence, unsure = dataclasses.replace(fit.fitted, calibration=together).judged(own, labels)
+    confidence, unsure = dataclasses.replace(fitted, calibration=together).judged(own, labels)
     return Discovery(
         problem.k,
         problem.n_old,
         labels,
         confidence,
         unsure & ~labelled,
-        fitted=dataclasses.replace(fit.fitted, calibration=learnt.alone if learnt else None),
+        fitted=dataclasses.replace(fitted, calibration=learnt.alone if learnt else None),
         calibrations=learnt,
         runner_up=second,
     )

@@ -9,7 +9,7 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.tables import WHOLE
 from ltgcd.graph.whitening import DIMENSIONS
 
-PROGRAM = 900 << 20  # bytes of Python, torch and blocks of fixed size: what 62,500 items took beyond the rest
+PROGRAM = 1300 << 20  # bytes of Python, torch and blocks of fixed size: what 62,500 items took beyond the rest
 NEIGHBOURS = 800  # bytes an item: candidates and neighbours of the largest graphs
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _LIMIT = Path("/sys/fs/cgroup/memory.max")
