@@ -80,7 +80,7 @@ BROKEN: dict[str, tuple[Callable[[Makers], Any], str]] = {
     "text that is none": (lambda m: m.table(text=LATIN1, label=["x", None]), "can't be read as text"),
     "no rows": (lambda m: m.text("m.csv", "text,label\n"), "has no rows"),
     "empty csv": (lambda m: m.text("m.csv", ""), "can't be read as a CSV"),
-    "other separator": (lambda m: m.text("m.csv", "text;label\na;x\n"), "separate columns by commas"),
+    "other separator": (lambda m: m.text("m.csv", "text|label\na|x\n"), "separate columns by commas"),
     "mixed labels": (lambda m: m.text("m.csv", "text,label\na,3\nb,cat\nc,\n"), "mixes label types"),
     "no such column": (lambda m: m.text("m.csv", "name,label\na,x\nb,\n"), "neither a 'path' nor a 'text' column"),
     "missing files": (lambda m: m.text("m.csv", "path,label\na.png,cat\nb.png,\n"), "2 files that are not there"),
