@@ -20,7 +20,7 @@ demo: setup     ## Discover the novel classes of a long-tailed copy of scikit-le
 	$(BIN)/ltgcd demo
 
 test: setup lint  ## Lint, types and the whole test suite.
-	$(BIN)/python -m pytest -n 2 -q
+	$(BIN)/python -m pytest -n 3 -q
 
 # Not part of `make test`: 2 GB of other people's programs, each in an environment of its own.
 test-clients: setup .venv-clients/fiftyone/.ready .venv-clients/label-studio/.ready  ## Exports in the real FiftyOne, pycocotools and Label Studio, and back.

@@ -80,7 +80,7 @@ def test_kill_at_a_random_moment_and_resume_to_identical_labels(digits, tmp_path
     source = write_source(tmp_path / "digits.npz", digits)
     killed = start_training(source, tmp_path / "killed")
     wait_for(lambda: epochs_done(tmp_path / "killed") >= 2, killed)
-    time.sleep(random.random())
+    time.sleep(random.random() / 5)  # on an idle machine all epochs are done in a second
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     assert not (tmp_path / "killed" / "assignments.parquet").exists()

@@ -68,8 +68,9 @@ def matched_clusters(
     goals = [items, recall] if matching == "instance" else [recall, items]
     if is_old is not None:
         goals += [np.where(is_old[rows], recall, 0), np.where(is_old[rows], items, 0)]
-    of_class = np.random.RandomState(0).randint(1, 2**20, size=len(w), dtype=np.int64)
-    of_cluster = (of_class @ w) % 2**20  # equal for clusters that hold the same, whatever their numbers
+    # Weights of their own for what clusters hold: with those of the classes, two matchings may weigh the same.
+    of_class, of_item = np.random.RandomState(0).randint(1, 2**20, size=(2, len(w)), dtype=np.int64)
+    of_cluster = (of_item @ w) % 2**20  # equal for clusters that hold the same, whatever their numbers
     goals += [items * of_class[rows], 1 + of_class[rows] * of_cluster[columns] % 2**20]
     partner = np.full(len(w), -1, dtype=np.int64)
     needed_rows, needed_columns = np.zeros(w.shape[0], dtype=np.int64), np.zeros(w.shape[1], dtype=np.int64)
