@@ -43,7 +43,7 @@ def test_demo_runs_from_nothing(tmp_path: Path) -> None:
     names = {path.name for path in run.iterdir()}
     assert {"config.toml", "split.parquet", "metrics.jsonl", "k_estimate.json", "assignments.parquet"} <= names
     table = pq.read_table(run / "assignments.parquet")
-    assert table.column_names == ["id", "label", "name", "status", "confidence"]
+    assert table.column_names == ["id", "label", "name", "status", "confidence", "suggested"]
     assert set(table.column("status").to_pylist()) <= {"known", "novel", "unsure"}
     confidence = table.column("confidence").to_numpy()
     assert ((confidence > 0) & (confidence <= 1)).all()

@@ -16,7 +16,7 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.data.sources import read_source
 from ltgcd.review.corrections import edits_of
-from ltgcd.review.log import StaleError
+from ltgcd.review.log import EventLog, StaleError
 from ltgcd.run.check import check_run
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import discover_source
@@ -331,3 +331,63 @@ def test_the_page_and_the_metadata_after_a_review(run: Run) -> None:
     assert "wasp" in html
     note = read_metadata(pq.read_table(run.files.assignments).schema)
     assert note["base"] == 0 and note["model_k"] == 6
+
+
+def test_a_refused_update_has_written_nothing_also_if_the_reviewed_state_is_damaged(run: Run, tmp_path: Path) -> None:
+    said(run, "id,label\ni0,bee\n")
+    np.savez(tmp_path / "new.npz", x=vectors(np.full(5, 1), 3), y=np.full(5, -1), ids=[f"new{n}" for n in range(5)])
+    state = next((run.folder / "states").iterdir())
+    state.write_bytes(state.read_bytes()[:-30])
+    before = {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file() and path.name[0] != "."}
+    with pytest.raises(InputError, match=state.name):
+        update_run(run, read_source(tmp_path / "new.npz"))
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_refused_relabel_is_not_kept(run: Run) -> None:
+    before = run.assignments()
+    curves = next(run.folder.glob("*.jsonl"))
+    curves.unlink()
+    curves.mkdir()
+    with pytest.raises(InputError, match="is a folder, where a run keeps a file"):
+        said(run, "id,label\ni0,bee\n")
+    curves.rmdir()
+    assert run.assignments().equals(before) and RunReview.open(run).can_undo == 0
+
+
+def test_labels_that_another_tool_rewrote_after_a_refine_are_not_taken_for_those_before_it(run: Run) -> None:
+    said(run, "id,label\ni0,bee\n")
+    refine_run(run)
+    said(run, f"category,name\n{novel_of(run, 3)},wasp\n")
+    pq.write_table(pq.read_table(run.files.assignments).replace_schema_metadata(None), run.files.assignments)
+    for look in (run.assignments, lambda: RunReview.open(run), lambda: load_run_model(run)):
+        with pytest.raises(InputError, match="rewritten by another tool"):
+            look()
+
+
+def test_relabel_beside_a_writer_that_takes_long_is_refused_and_keeps_nothing(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ltgcd.run.reviewed.PATIENCE", 0.1)
+    append = EventLog.append
+
+    def appended_then_locked(self: EventLog, *arguments: object, **more: object) -> int:
+        action = append(self, *arguments, **more)
+        with pytest.raises(InputError, match="being written"), run.lock("another process"):
+            raise AssertionError("the lock was let go between the event and the labels")
+        return action
+
+    monkeypatch.setattr(EventLog, "append", appended_then_locked)
+    said(run, "id,label\ni0,bee\n")
+    assert rows(run)[0]["name"] == "bee" and not RunReview.open(run).pending
+    with run.lock("another process"), pytest.raises(InputError, match="being written to by another process"):
+        said(run, "id,label\ni1,bee\n")
+    assert RunReview.open(run).can_undo == 1
+
+
+def test_a_reviewed_state_that_another_tool_rewrote_is_told(run: Run) -> None:
+    said(run, "id,label\ni0,bee\n")
+    state = next((run.folder / "states").iterdir())
+    pq.write_table(pq.read_table(state).replace_schema_metadata(None), state)
+    with pytest.raises(InputError, match=f"{state.name} was rewritten by another tool"):
+        undo_relabel(run)

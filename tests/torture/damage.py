@@ -174,10 +174,12 @@ def trial(random: random.Random, folder: Path, world: World) -> int:
     if "r" in steps:
         problem = reviewed(problem)
     world.copy(folder, problem, steps)
-    old = labels_of(folder / RUN)
+    old, labels = labels_of(folder / RUN), (folder / RUN / "assignments.parquet").read_bytes()
     done = draw_damage(random, folder / RUN, lambda: _others(random, world, problem, steps))
     name = done.split(":")[0]
     damaged = snapshot(folder / RUN)
+    at = folder / RUN / "assignments.parquet"
+    kept = at.is_file() and at.read_bytes() == labels  # they may also have changed places with what is named
     review = (*(("relabel",) if "r" not in steps else ()), *((UNDO,) if steps[-1:] in (("r",), ("s",)) else ()))
     review += ((REFINE,) if "r" in steps and random.random() < 0.3 else ()) + ((UNREFINE,) if REFINE in steps else ())
     for command in random.sample((*COMMANDS, *(review if problem != PHOTOS else ())), random.randint(1, 2)):
@@ -193,7 +195,7 @@ def trial(random: random.Random, folder: Path, world: World) -> int:
         check_untouched(users, snapshot(folder, own), story)
         if command == "check":
             is_there = held == damaged  # else the command before may have made the file again
-            _check_found(random, folder, done if is_there else "", old, ended, story)
+            _check_found(random, folder, done if is_there else "", old, kept, ended, story)
             continue
         if ended.code == 2:
             _check_refused(folder / RUN, held, story)
@@ -218,13 +220,17 @@ def _others(random: random.Random, world: World, problem: str, steps: tuple[str,
     return [world.made(problem, steps[: random.randrange(len(steps) + 1)]) / RUN, world.made(another) / RUN]
 
 
-def _check_found(random: random.Random, folder: Path, damage: str, old: Labels, done: Done, story: str) -> None:
-    """``check`` sees that bits were changed; what it repairs is as it was, and what it can't repair it leaves."""
+def _check_found(
+    random: random.Random, folder: Path, damage: str, old: Labels, kept: bool, done: Done, story: str
+) -> None:
+    """``check`` sees that bits were changed; what it repairs is as it was, and what it can't repair it leaves.
+
+    `kept` says that the file of the labels is not what was damaged.
+    """
     if done.code == 0 and done.json["sound"] and damage.endswith(CHANGED) and not damage.startswith(LOOSE):
         broken(SILENT, f"{story} finds nothing")
     if done.code == 0 or random.random() < 0.5:
         return
-    kept = (folder / RUN / "assignments.parquet").is_file() and "assignments" not in damage
     repaired = check_end(run("check", RUN, "--repair", "--json", cwd=folder))
     if kept:
         _check_labels(folder / RUN, old, f"{story}, then --repair")

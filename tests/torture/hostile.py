@@ -42,6 +42,10 @@ def trial(random: random.Random, folder: Path, world: World) -> int:
     world.copy(folder, problem, (), begun=needs_run)
     path, what, must = write(random, folder)
     source = str(path.relative_to(folder)) if path.is_absolute() and path.is_relative_to(folder) else str(path)
+    if command == "labels":
+        must = ""  # the source is an honest one, and the labels are what is hostile
+    if path == Path():
+        source = ""  # an empty argument; as a path it would be the folder itself, which may well be a source
     arguments, made = _arguments(random, world, folder, problem, command, source)
     own = tuple(folder / name for name in made)
     users = snapshot(folder, own)

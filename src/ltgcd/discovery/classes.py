@@ -7,7 +7,7 @@ classes, and the model was fitted again, codes have gaps: none is ever given twi
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import with_metadata
+from ltgcd.common.files import read_metadata, with_metadata
 from ltgcd.discovery.assignments import names_of_classes
 
 NOTE = "classes"  # key of the metadata of the assignments
+SUGGESTED = "suggested"  # another, the proposed name of novel categories by code; and the column that shows it
 STATUSES = ("known", "novel", "unsure", "junk")
 KNOWN, NOVEL, UNSURE, JUNK = range(4)
 
@@ -147,4 +148,21 @@ def table_of(
             **{name: pa.array(column) for name, column in more.items()},
         }
     )
-    return with_metadata(table, {**note, NOTE: classes.as_note(), "k": len(classes.codes)})
+    table = with_metadata(table, {**note, NOTE: classes.as_note(), "k": len(classes.codes)})
+    return with_suggested(table, classes, note[SUGGESTED]) if SUGGESTED in note else table
+
+
+def with_suggested(table: pa.Table, classes: Classes, suggested: Mapping[Any, str]) -> pa.Table:
+    """Assignments with a column of proposed names, null in classes that have a name of their own or no proposal.
+
+    `suggested` are the names by code; they are kept beside the table, so that its column follows what people say later.
+    """
+    names = {int(code): name for code, name in suggested.items() if name}
+    open_names = [names.get(code) for code in range(classes.next_code)]
+    for code, known in zip(classes.codes, classes.known, strict=True):
+        open_names[code] = None if known else open_names[code]
+    column = pa.array(open_names, pa.string()).take(table.column("label").combine_chunks())
+    if SUGGESTED in table.column_names:
+        table = table.drop_columns([SUGGESTED])
+    note = {**read_metadata(table.schema), SUGGESTED: {str(code): name for code, name in sorted(names.items())}}
+    return with_metadata(table.append_column(SUGGESTED, column), note)

@@ -24,11 +24,13 @@ from ltgcd.common.spreadsheet import guarded
 from ltgcd.data.collection import Collection, positions
 from ltgcd.data.images import image_size
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
+from ltgcd.discovery.classes import SUGGESTED
 from ltgcd.export.files import safe_name, unique_name
 from ltgcd.export.job import BINS, Export
 from ltgcd.export.label_studio import INTERFACE, write_label_studio
 from ltgcd.export.publish import private_folder, publish
 
+EXPORTED = (*ASSIGNMENT_COLUMNS, SUGGESTED)
 STATUSES = ("known", "novel", *BINS)
 UNLABELLED_FOLDERS = (*BINS, "unlabelled", "unlabeled")
 
@@ -75,7 +77,7 @@ def export_items(
     Parameters
     ----------
     assignments : pyarrow.Table
-        ``id, label, name, status, confidence``; more columns are left out.
+        ``id, label, name, status, confidence`` and, where there is one, ``suggested``; more columns are left out.
     collection : Collection or None
         The items, in any order, for all formats but csv and parquet; every assigned item must be among them.
     form : str
@@ -95,7 +97,7 @@ def export_items(
         ``format, n, path`` and ``notes``.
     """
     check_export(form, out, statuses, source)
-    table = assignments.select(ASSIGNMENT_COLUMNS)
+    table = assignments.select([name for name in assignments.column_names if name in EXPORTED])
     table = table.filter(pc.is_in(table.column("status"), pa.array(statuses))).combine_chunks()
     job = Export(table, None if collection is None else _items_of(table, collection), copy)
     with private_folder(out) as folder:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import with_metadata
 from ltgcd.data.collection import Collection
+from ltgcd.discovery.classes import SUGGESTED
 from ltgcd.export.files import FilePlacer
 
 UNSURE, JUNK = "unsure", "junk"
@@ -25,7 +26,8 @@ class Export:
     Attributes
     ----------
     assignments : pyarrow.Table
-        ``id, label, name, status, confidence`` of the chosen items, as a run keeps them: the label is a number.
+        ``id, label, name, status, confidence`` of the chosen items, as a run keeps them: the label is a number; and
+        ``suggested``, where names are proposed.
     collection : Collection or None
         The same items in the same order, where a source was given.
     copy : bool
@@ -88,7 +90,7 @@ class Export:
         return found
 
     def table(self) -> pa.Table:
-        """``id, label, code, status, confidence, leans_to``.
+        """``id, label, code, status, confidence, leans_to``, and ``suggested`` where names are proposed.
 
         The label is the name, so that the table can be given back as ``--labels``. Unsure items have none, and junk has
         "junk", which is none: read back, they are unlabelled.
@@ -107,6 +109,9 @@ class Export:
                 "leans_to": pc.if_else(is_unsure, name, None),
             }
         )
+        if SUGGESTED in self.assignments.column_names:
+            proposed = self.assignments.column(SUGGESTED)
+            table = table.append_column(SUGGESTED, pc.if_else(is_junk, None, proposed))
         # The reader of parquet takes the labels as they are where the classes are told: "1" beside "cat", too.
         return with_metadata(table, {"class_names": [c for c, s in self.category_statuses.items() if s not in BINS]})
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection
 from ltgcd.report.assigned import NOVEL, Assigned, align
-from ltgcd.report.geometry import Geometry, directions, geometry, nearest_known
+from ltgcd.report.geometry import Geometry, directions, geometry, nearest_known, similarity
 from ltgcd.report.layout import tail_sample
 from ltgcd.report.terms import top_terms
 
@@ -136,6 +136,18 @@ def describe(collection: Collection, assigned: Assigned, shape: Geometry) -> lis
             )
         )
     return found
+
+
+def suggested_names(collection: Collection, features: NDArray[np.floating], assignments: pa.Table) -> dict[int, str]:
+    """A name to start from for each novel category that has one, by code: as `describe_categories` finds them."""
+    assigned, z = assigned_directions(collection, features, assignments)
+    if not (assigned.kinds == NOVEL).any():
+        return {}
+    near, terms, found = nearest_known(assigned, similarity(z, assigned)), _terms(collection, assigned), {}
+    for c in np.flatnonzero(assigned.kinds == NOVEL).tolist():
+        nearest = tuple(Neighbour(int(assigned.labels[o]), assigned.names[o], cosine) for o, cosine in near[c])
+        found[int(assigned.labels[c])] = suggested_name(terms[c], nearest)
+    return {code: name for code, name in found.items() if name}
 
 
 def suggested_name(terms: tuple[str, ...], nearest: tuple[Neighbour, ...]) -> str:

@@ -75,12 +75,18 @@ def geometry(z: NDArray[np.float32], assigned: Assigned) -> Geometry:
     return Geometry(closeness, coherence, centres @ centres.T)
 
 
-def nearest_known(assigned: Assigned, similarity: NDArray[np.float32]) -> list[list[tuple[int, float]]]:
+def similarity(z: NDArray[np.float32], assigned: Assigned) -> NDArray[np.float32]:
+    """Cosines (C, C) of the centres alone, as `geometry` has them."""
+    centres = normalise(class_means(z, assigned.core, len(assigned.labels))[0])
+    return np.asarray(centres @ centres.T)
+
+
+def nearest_known(assigned: Assigned, cosines_of_centres: NDArray[np.float32]) -> list[list[tuple[int, float]]]:
     """The `NEAREST` known classes of each category, itself excluded, with the cosine of the centres."""
     core = assigned.core
     sizes = np.bincount(core[core >= 0], minlength=len(assigned.labels))
     eligible = np.flatnonzero((assigned.kinds == KNOWN) & (sizes > 0))
-    cosines = similarity[:, eligible].copy()
+    cosines = cosines_of_centres[:, eligible].copy()
     cosines[eligible, np.arange(len(eligible))] = -2.0  # not itself
     best = np.argsort(-cosines, axis=1, kind="stable")[:, :NEAREST]
     return [

@@ -33,10 +33,10 @@ from numpy.typing import NDArray
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
-from ltgcd.discovery.classes import JUNK, KNOWN, NOVEL, STATUSES, UNSURE, Classes, classes_of, table_of
+from ltgcd.discovery.classes import JUNK, KNOWN, NOVEL, STATUSES, SUGGESTED, UNSURE, Classes, classes_of, table_of
 
 OPERATIONS = ("assign", "clear", "junk", "reject", "create", "rename", "merge", "split", "distinct")
-COLUMNS = (*ASSIGNMENT_COLUMNS, "given")
+COLUMNS = (*ASSIGNMENT_COLUMNS, "given", SUGGESTED)  # made anew from what was said
 Event = Mapping[str, Any]
 Pair = frozenset[int]
 

@@ -30,8 +30,9 @@ from ltgcd.run.directory import Run
 from ltgcd.run.file_problems import AGAIN, Problem, find_changed_bytes, find_misplaced, is_sound, tried
 from ltgcd.run.files import read_lines
 from ltgcd.run.identity import EMPTY
-from ltgcd.run.report import draw_again
+from ltgcd.run.report import draw_again, features_of
 from ltgcd.run.reviewed import RunReview, check_log
+from ltgcd.run.suggested import suggestions_agree, with_suggestions_of_run
 from ltgcd.run.train import Notify, silent
 from ltgcd.training.methods import METHODS
 
@@ -132,6 +133,9 @@ def _find_problems_of_items(run: Run, notify: Notify) -> Iterator[Problem]:
     """What is wrong with what a finished run keeps of its items, and with what was drawn of them."""
     files, ids = run.files, run.assignments().column("id").combine_chunks()
     yield from tried(files.assignments, lambda: _all_classes(run), "what an update added is gone: restore it")
+    if is_sound(run.labels) and not suggestions_agree(run.written_assignments(), run.labels().class_names):
+        what = "has a column 'suggested' that is not what is noted beside it; it follows from the features."
+        yield Problem(files.assignments, what, lambda: _suggest(run))
     yield from _find_problems_of_the_review(run)
     if is_sound(run.labels) and not run.labels_are_settled:
         yield Problem(files.labels, "lacks the labels of an update that was killed.", run.settle_labels)
@@ -251,6 +255,12 @@ def _remover(path: Path, listed_in: Run | None = None) -> Callable[[], None]:
 def _draw(run: Run) -> None:
     """Draw the page, and lay out the map if it is not whole."""
     draw_again(run, None, None, silent)
+
+
+def _suggest(run: Run) -> None:
+    """Propose names of the novel categories anew."""
+    table = run.written_assignments()
+    run.write_assignments(with_suggestions_of_run(run, table, features_of(run, table.column("id").combine_chunks())))
 
 
 def _covers(run: Run, ids: pa.StringArray) -> None:

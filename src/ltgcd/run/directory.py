@@ -255,7 +255,12 @@ class Run(FittedRun):
         path = self.state_file(number)
         if not path.is_file():
             raise InputError(f"{self} lacks {path.name}, which its review is about; restore it.")
-        return read_table(self.contents.held(path))
+        table = read_table(self.contents.held(path))
+        if "k" not in read_metadata(table.schema):
+            raise InputError(
+                f"{path} was rewritten by another tool and no longer says which classes there are; restore it."
+            )
+        return table
 
     def write_state(self, number: int, table: pa.Table, encoded: bytes | None = None) -> None:
         """Keep the labels that the events of a base will be about; `encoded` is the file, where it was made before."""

@@ -136,8 +136,9 @@ def discover_source(
         else:
             embedded, store, items, skipped = _embedded(source, run, embedding, notify)
             _check_memory(embedded, k, max_memory, notify)
+        texts = items.items if items is not None and items.items.kind == "text" else None
         finished = train_run(
-            embedded, folder, config, store=store, weights=embedding.weights, notify=notify, command=None
+            embedded, folder, config, store=store, weights=embedding.weights, notify=notify, command=None, texts=texts
         )
         x, ids = vectors(embedded), embedded.collection.ids
         run.write_features(ids, x)  # also of images: another source may be embedded there later

@@ -88,13 +88,18 @@ class RunFolder:
         Whoever has the lock first removes what killed processes left half written.
         """
         with locked(self.folder, what):
-            for path in self.folders_in_the_way() if sweeps else ():  # what is found last may be written last
-                raise InputError(f"{path} is a folder, where a run keeps a file; move it away.")
+            if sweeps:
+                self.check_writable()
             for path in self.leftovers() if sweeps else ():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
             if sweeps and self.begun:
                 self.contents.settle()
             yield
+
+    def check_writable(self) -> None:
+        """Refuse a run in which a folder has the name of a file, before the first file of several is written."""
+        for path in self.folders_in_the_way():
+            raise InputError(f"{path} is a folder, where a run keeps a file; move it away.")
 
     def folders_in_the_way(self) -> list[Path]:
         """Folders of somebody's that have the name of a file of the run, which could not be written then."""

@@ -63,6 +63,8 @@ class Features(NamedTuple):
 
 def read_features(path: Path) -> Features | None:
     """Features of a run's items, if it keeps them."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder, where a run keeps a file; move it away.")
     if not path.is_file():
         return None
     source = read_source(path, notify=_nothing)

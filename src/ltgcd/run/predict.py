@@ -16,7 +16,7 @@ from ltgcd.common.outputs import check_output, output_path, sealed_table
 from ltgcd.common.tables import most_likely
 from ltgcd.data.collection import UNLABELLED, Source
 from ltgcd.data.items import Vectors
-from ltgcd.discovery.classes import Classes, classes_of, table_of
+from ltgcd.discovery.classes import SUGGESTED, Classes, classes_of, table_of
 from ltgcd.discovery.rehearsal import Calibrations
 from ltgcd.features.backbones import backbone_of
 from ltgcd.features.cache import FeatureStore, differing_features
@@ -48,7 +48,8 @@ def predict_source(
         New items: vectors as in training, or images or texts, which are embedded with the run's backbone first. Those
         that can't be read are left out and named.
     out : path
-        Parquet file for ``id, label, name, status, confidence``; only predictions of ours are replaced.
+        Parquet file for ``id, label, name, status, confidence`` and the ``suggested`` names of the run's novel
+        categories; only predictions of ours are replaced.
     store : FeatureStore, optional
         Cached activations of the new items.
     weights : path, optional
@@ -74,7 +75,8 @@ def _predict(
         source, store, skipped = done.source, done.store, done.skipped
     labels, largest = most_likely(model.fitted.table(model_views(run, source, store, model)))
     confidence, unsure = model.fitted.judged(largest, labels)
-    table = table_of(source.collection.ids, model.codes[labels], confidence, unsure, model.classes, {})
+    proposed = {name: kept for name, kept in run.assignments_note().items() if name == SUGGESTED}
+    table = table_of(source.collection.ids, model.codes[labels], confidence, unsure, model.classes, proposed)
     with output_path(out, "predictions") as temporary:
         write_parquet(temporary, sealed_table(table, "predictions"))
     status = table.column("status").to_numpy()

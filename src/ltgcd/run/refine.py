@@ -38,6 +38,7 @@ from ltgcd.run.predict import RunModel, load_run_model
 from ltgcd.run.relabel import standing
 from ltgcd.run.report import draw_after, draw_again
 from ltgcd.run.reviewed import BY_REFINE, RunReview
+from ltgcd.run.suggested import with_suggestions_of_run
 from ltgcd.run.train import Notify, calibration_note, config_of_run, described_calibrations, described_estimate, silent
 from ltgcd.run.update import features_of_run
 from ltgcd.training.methods import method_names
@@ -99,7 +100,8 @@ class Proposal:
             if held.base not in run.states():
                 held.keep_state()
             fresh = {"by": BY_REFINE, "fit": fit, "model_k": found.k, LABEL_CODES: _resolved(held)}
-            table = held.next_base(self.refined.table, {**fresh, **calibration_note(found)})
+            fitted = with_suggestions_of_run(run, self.refined.table, self._x)
+            table = held.next_base(fitted, {**fresh, **calibration_note(found)})
             notify("drawing the report")
             draw_after(run, lambda: draw_again(run, None, None, silent), notify)
         return self.summary(table)

@@ -30,8 +30,6 @@ def relabel_run(run: Run, corrections: Path | pa.Table, author: str = "") -> dic
     """
     table = read_corrections(corrections) if isinstance(corrections, Path) else corrections
     held, edits = _said(run, table, author)
-    if edits.events:
-        _write(run, held, "ltgcd relabel")
     return {"events": len(edits.events), **edits.counts, "refused": edits.refused, **standing(run, held)}
 
 
@@ -42,7 +40,7 @@ def _said(run: Run, table: pa.Table, author: str) -> tuple[RunReview, Edits]:
         edits = edits_of(table, held.review)
         try:
             if edits.events:
-                held.act(edits.events, author)
+                held.act(edits.events, author, applies=True)
         except StaleError:
             if attempt == ATTEMPTS - 1:
                 raise
@@ -58,14 +56,8 @@ def undo_relabel(run: Run, n: int = 1) -> dict[str, Any]:
         by = run.written_note().get("by")
         hint = " since it was refined; 'ltgcd refine RUN --undo' brings back what was before" if by == BY_REFINE else ""
         raise InputError(f"There is nothing to take back in {run}{hint}.")
-    undone = held.undo(n)
-    _write(run, held, "ltgcd relabel")
+    undone = held.undo(n, applies=True)
     return {"undone": undone, **standing(run, held)}
-
-
-def _write(run: Run, held: RunReview, what: str) -> None:
-    with run.lock(what):
-        held.apply()
 
 
 def standing(run: Run, held: RunReview) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from ltgcd.report.page import Report, report_html
 from ltgcd.report.pictures import pictures_of_vectors
 from ltgcd.run.directory import Run
 from ltgcd.run.items import in_order
+from ltgcd.run.suggested import shown_collection
 
 
 def draw_report(
@@ -54,15 +55,10 @@ def draw_report(
     writing : callable
         Gives a context in which files are written: by who has no lock, one that takes it.
     """
-    ids, note, labels = table.column("id").combine_chunks(), read_metadata(table.schema), run.labels()
-    n_old = int(note.get("n_old", len(labels.class_names)))
-    y = labels.y[positions(ids, labels.ids, f"the labels of {run}", "restore them")]
-    # A class that was named after training has its number behind the novel ones; the page asks who is labelled only.
-    shown = Collection(ids, items or Vectors(x), np.minimum(y, n_old - 1), labels.class_names[:n_old])
-    estimate = run.estimate()
+    note, estimate = read_metadata(table.schema), run.estimate()
     html = report_html(
         Report(
-            collection=shown,
+            collection=shown_collection(run, table, x, items),
             features=x,
             assignments=table,
             places=_places(run, table, x, progress, writing),
@@ -89,15 +85,23 @@ def _places(
     writing: Callable[[], AbstractContextManager[None]],
 ) -> Places:
     """Places on the map: those that the run keeps, where it has one for every item, else laid out and kept."""
-    ids, kept = table.column("id").combine_chunks(), run.places()
-    if kept is not None and not (at := pc.index_in(ids, kept[0])).null_count:
-        return Places(kept[1].xy[at.to_numpy()], kept[1].laid_out)
+    ids = table.column("id").combine_chunks()
+    if (kept := kept_places(run, ids)) is not None:
+        return kept
     progress(f"drawing the map of {len(ids):,} items")
     labels = np.asarray(table.column("label").to_numpy(), dtype=np.int64)
     places = places_on_map(x, labels, run.seed)
     with writing():
         run.write_places(ids, places)
     return places
+
+
+def kept_places(run: Run, ids: pa.StringArray) -> Places | None:
+    """Places of these items on the run's map; None where it keeps none, or not of every one of them."""
+    kept = run.places()
+    if kept is None or (at := pc.index_in(ids, kept[0])).null_count:
+        return None
+    return Places(kept[1].xy[at.to_numpy()], kept[1].laid_out)
 
 
 def appended_classes(note: dict[str, Any], estimate: dict[str, Any] | None) -> int:

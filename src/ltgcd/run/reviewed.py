@@ -51,9 +51,11 @@ def check_log(run: Run, note: dict[str, Any] | None = None) -> None:
     """Refuse a log of events that is not the one which the assignments were written with, or an older one of it."""
     note = run.written_note() if note is None else note
     events, digest = int(note.get("events", 0)), note.get(LAST_EVENT)
-    if not events:
-        return
     log = EventLog(run.files.review)
+    if not events:
+        if log.version():  # assignments that another tool rewrote don't say which base the events are about
+            run.class_count(note)
+        return
     if log.version() < events or (digest is not None and log.digest(events) != digest):
         raise InputError(
             f"{run.files.review} is missing, of another run or older than the labels, which were written after "
@@ -167,7 +169,7 @@ class RunReview:
 
     # ------------------------------------------------------------ say something
 
-    def act(self, events: Sequence[Event], author: str = "", key: str = "") -> int:
+    def act(self, events: Sequence[Event], author: str = "", key: str = "", *, applies: bool = False) -> int:
         """Keep what a person did in one go; it is on the disk when this returns. Gives the number of the action.
 
         Parameters
@@ -178,35 +180,41 @@ class RunReview:
             Who says so.
         key : str
             Sent again with the same key, an action is not kept twice.
+        applies : bool
+            Whether the assignments are written, too, under the same lock: all of it is done, or nothing.
         """
         if not events:
             raise InputError("Nothing was said; name at least one edit.")
         if self.log.has_key(key):
             return self._again(key)
         events, after = said(self.review, events)
-        with self._writing("ltgcd review"):
+        with self._writing(applies):
             action = self.log.append(events, self.base, author, key, self.version)
-        self._look_at_new_events(after)
+            self._look_at_new_events(after)
+            if applies:
+                self.apply()
         return action
 
-    def undo(self, n: int = 1, author: str = "", key: str = "") -> int:
-        """Take back the last actions that count; gives how many."""
+    def undo(self, n: int = 1, author: str = "", key: str = "", *, applies: bool = False) -> int:
+        """Take back the last actions that count; gives how many. `applies` as in `act`."""
         active = [step.action for step in self._steps if step.active]
-        return self._turn("undo", active[-n:] if n > 0 else [], author, key)
+        return self._turn("undo", active[-n:] if n > 0 else [], author, key, applies)
 
     def redo(self, n: int = 1, author: str = "", key: str = "") -> int:
         """Let actions count again that were taken back last; gives how many."""
         return self._turn("redo", self._waiting[-n:][::-1] if n > 0 else [], author, key)
 
-    def _turn(self, op: str, actions: list[int], author: str, key: str) -> int:
+    def _turn(self, op: str, actions: list[int], author: str, key: str, applies: bool = False) -> int:
         if not actions:
             return 0
         if self.log.has_key(key):
             self._again(key)
             return len(actions)
-        with self._writing("ltgcd review"):
+        with self._writing(applies):
             self.log.append([{"op": op, "actions": actions}], self.base, author, key, self.version)
-        self._look_at_new_events(None)
+            self._look_at_new_events(None)
+            if applies:
+                self.apply()
         return len(actions)
 
     def _again(self, key: str) -> int:
@@ -234,12 +242,14 @@ class RunReview:
             self._states.pop(next(iter(self._states)))
 
     @contextmanager
-    def _writing(self, what: str) -> Iterator[None]:
+    def _writing(self, applies: bool) -> Iterator[None]:
         """The run's lock for a moment, and the base still there that the event is about."""
+        what = "ltgcd relabel" if applies else "ltgcd review"
         ends = time.monotonic() + PATIENCE
         while True:
             try:
-                with self.run.lock(what, sweeps=False):
+                with self.run.lock(what, sweeps=applies):
+                    self.run.check_writable()  # what is kept counts: it must not be told afterwards that it does not
                     note = self.run.written_note()
                     if int(note.get("base", 0)) != self.base:
                         raise StaleError("The run was fitted again or updated meanwhile; look again.")

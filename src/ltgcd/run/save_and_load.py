@@ -22,6 +22,7 @@ from ltgcd.run.labels import LABEL_CODES, codes_of_labels
 from ltgcd.run.made_classes import with_made_classes
 from ltgcd.run.predict import load_run_model
 from ltgcd.run.report import appended_classes
+from ltgcd.run.suggested import with_suggestions
 from ltgcd.run.train import config_of_run, described_calibrations, described_estimate, kept_estimate, run_config
 from ltgcd.training.model import FittedModel
 
@@ -79,7 +80,7 @@ def save_fitted(
         run.write_features(collection.ids, held.x)
         if held.estimate is not None:
             run.write_estimate(described_estimate(held.estimate, collection.ids, held.n_old))
-        table = held.table(ids)
+        table = with_suggestions(held.table(ids), held.collection(ids=ids), held.x)
         note = {**read_metadata(table.schema), LABEL_CODES: known.tolist()}
         run.write_assignments(with_metadata(table, note))
     return run.folder

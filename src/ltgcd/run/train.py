@@ -17,7 +17,7 @@ from ltgcd.class_number.estimate import KEstimate, estimate_k
 from ltgcd.common.errors import InputError
 from ltgcd.data.check import doubts_about
 from ltgcd.data.collection import Collection, Source, positions
-from ltgcd.data.items import Vectors
+from ltgcd.data.items import Items, Vectors
 from ltgcd.discovery.assignments import assignments_table
 from ltgcd.discovery.discover import Discovery, discover
 from ltgcd.discovery.rehearsal import Calibrations
@@ -26,6 +26,7 @@ from ltgcd.features.backbones import backbone_of
 from ltgcd.features.cache import FeatureStore
 from ltgcd.features.views import CachedViews
 from ltgcd.run.directory import Run
+from ltgcd.run.suggested import with_suggestions
 from ltgcd.training.config import Regime
 from ltgcd.training.distributed import join_world
 from ltgcd.training.loop import Watch, unwatched
@@ -69,6 +70,7 @@ def train_run(
     watch: Watch = unwatched,
     notify: Notify = silent,
     command: str | None = "ltgcd train",
+    texts: Items | None = None,
 ) -> Finished:
     """Run a method on a source of embeddings and leave a run directory.
 
@@ -92,6 +94,8 @@ def train_run(
         Told in a sentence what happens.
     command : str
         What this process is, for whoever wants to write to the run meanwhile; None if the caller has its lock.
+    texts : Items, optional
+        The N texts behind the embeddings: novel categories get proposed names by their words.
     """
     started = time.perf_counter()
     collection, x = source.collection, vectors(source)
@@ -128,7 +132,7 @@ def train_run(
             )
             found = discover(task, config, hooks)
             if world.first:
-                table = keep_discovery(run, collection, found, task.x.shape[1], store)
+                table = keep_discovery(run, collection, found, task.x, store, texts)
             world.from_first(lambda: None)  # the others wait for what the first one writes
         table = run.assignments() if table is None else table
         estimate = run.estimate()
@@ -136,12 +140,17 @@ def train_run(
 
 
 def keep_discovery(
-    run: Run, collection: Collection, found: Discovery, dim: int, store: FeatureStore | None = None
+    run: Run,
+    collection: Collection,
+    found: Discovery,
+    x: NDArray[np.floating],
+    store: FeatureStore | None = None,
+    texts: Items | None = None,
 ) -> pa.Table:
     """Write what was found to a run that has begun, the assignments last; they are returned."""
     if found.fitted:
         tensors, description = found.fitted.state()
-        note: dict[str, Any] = {"class_names": list(collection.class_names), "dim": dim}
+        note: dict[str, Any] = {"class_names": list(collection.class_names), "dim": x.shape[1]}
         note |= described_calibrations(found.calibrations)
         if store is not None:
             note["features"] = {key: value for key, value in store.key.items() if value is not None}
@@ -155,6 +164,8 @@ def keep_discovery(
         found.unsure,
         {"n_old": found.n_old, **calibration_note(found)} if found.fitted else {"n_old": found.n_old},
     )
+    shown = collection if texts is None else dataclasses.replace(collection, items=texts)
+    table = with_suggestions(table, shown, x)
     run.write_assignments(table)
     run.clear_checkpoints()
     return table
@@ -265,7 +276,8 @@ def estimate_source(
 def described_estimate(estimate: KEstimate, ids: pa.StringArray, n_old: int) -> dict[str, Any]:
     """An estimate as JSON can hold it: peaks by their ids, for rows mean nothing outside."""
     evidence = dict(estimate.evidence)
-    if "peaks" in evidence:
+    # Those of a run that was read are ids already.
+    if "peaks" in evidence and not any(isinstance(peak, str) for peak in evidence["peaks"]):
         evidence["peaks"] = ids.take(np.array(evidence["peaks"], dtype=np.int64)).to_pylist()
     return {
         "method": estimate.method,
@@ -286,8 +298,9 @@ def kept_estimate(run: Run) -> KEstimate | None:
         return None
     nothing = np.empty(0, dtype=np.int64)
     evidence = kept.get("evidence") or {}
+    curve = tuple((int(k), float(score)) for k, score in kept.get("curve") or ())
     return KEstimate(
-        str(kept.get("method", "")), kept["k"], kept.get("low"), kept.get("high"), (), nothing, 0.0, evidence
+        str(kept.get("method", "")), kept["k"], kept.get("low"), kept.get("high"), curve, nothing, 0.0, evidence
     )
 
 

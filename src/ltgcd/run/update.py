@@ -42,6 +42,7 @@ from ltgcd.run.made_classes import with_made_classes
 from ltgcd.run.predict import RunModel, embed_new, load_run_model, model_views
 from ltgcd.run.report import draw_after, draw_report, gone_sentence, shown_in_order
 from ltgcd.run.reviewed import RunReview
+from ltgcd.run.suggested import with_suggestions_of_run
 from ltgcd.run.train import Notify, silent, vectors
 from ltgcd.training.methods import method_names
 from ltgcd.training.model import check_extendable
@@ -89,6 +90,8 @@ def _update(
     before = run.assignments()
     run.class_count()  # refused here if another tool has rewritten the assignments
     model = load_run_model(run, weights)
+    # Read before anything is written: where the state that people reviewed is damaged, nothing must have happened.
+    review = RunReview.open(run) if run.states() else None
     run.settle_labels()
     compared = _compare(run, source.collection, before, base)
     fresh = np.flatnonzero(compared.is_new)
@@ -99,7 +102,7 @@ def _update(
         x_old = features_of_run(run, before, base)
         new, store, skipped = _with_features(run, source, fresh, store, model, weights, notify)
         if new is not None:
-            table, x = _added(run, source, compared, new, store, x_old, before, model, notify)
+            table, x = _added(run, source, compared, new, store, x_old, before, model, review, notify)
             run.settle_labels()
     labels_kept = _keep_labels(run, source.collection, compared)
     if table is not before or not run.report_is_current:
@@ -221,6 +224,7 @@ def _added(
     x_old: NDArray[np.float32],
     before: pa.Table,
     model: RunModel,
+    review: RunReview | None,
     notify: Notify,
 ) -> tuple[pa.Table, NDArray[np.float32]]:
     """Label the new items, write all that is theirs and last the assignments of all; these and all features."""
@@ -275,8 +279,9 @@ def _added(
     if run.kind != "vector":
         run.add_items(ids_old, named_source.collection.select(rows), number)
     _place(run, ids_old, ids, x, done.labels, k)
-    if run.states():
-        table = RunReview.open(run).next_base(table, {"by": "update"})
+    table = with_suggestions_of_run(run, table, x, keep=True)
+    if review is not None:
+        table = review.next_base(table, {"by": "update"})
     else:
         run.write_assignments(table)
     return table, x
