@@ -23,6 +23,7 @@ from ltgcd.review.class_shapes import (
     coherence,
     contamination,
     own_cosines,
+    rounded,
     shapes_after,
     within_cosine,
 )
@@ -47,7 +48,7 @@ class Described:
     """
 
     def __init__(self, z: NDArray[np.float32], labelled: NDArray[np.bool_], review: Review) -> None:
-        self.z, self.labelled = z, labelled
+        self.z, self.labelled = rounded(z), labelled
         self.vocabulary: Vocabulary | None = None
         self._texts = np.empty(0, dtype=np.int64)  # rows of the vocabulary
         self._terms: dict[int, tuple[str, ...]] = {}
@@ -267,4 +268,7 @@ class Described:
 
 def _codes(*groups: NDArray[np.int64]) -> NDArray[np.int64]:
     """Classes that occur in any of these columns."""
-    return np.setdiff1d(np.concatenate(groups), [UNLABELLED])
+    found = np.zeros(2 + max((int(group.max()) for group in groups if len(group)), default=0), dtype=np.bool_)
+    for group in groups:
+        found[group + 1] = True  # the first is that of no class
+    return np.flatnonzero(found[1:]).astype(np.int64)
