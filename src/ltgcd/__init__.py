@@ -17,6 +17,7 @@ The rooms, each of which imports only those above it:
 ``run``           the run directory: names of files (``run/paths.py``), who writes them (``run/directory.py:Run``)
 ``estimator.py``  `CategoryDiscovery`
 ``server``        the page of a review, served to a browser
+``plot``          charts of a fitted model or a run, as matplotlib axes
 ``bench``         the paper's tables
 ``cli``           the commands: parse, call, print
 ================  ======================================================================================================
@@ -31,6 +32,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ltgcd import plot
     from ltgcd.class_number.estimate import KEstimate, estimate_k
     from ltgcd.common.errors import InputError
     from ltgcd.data.collection import Collection, Source, Truth
@@ -89,12 +91,15 @@ __all__ = [
     "evaluate",
     "load_backbone",
     "open_features",
+    "plot",
     "read_source",
     "write_source",
 ]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - any of the names above
+    if name == "plot":
+        return importlib.import_module("ltgcd.plot")
     if name not in _HOME:
         raise AttributeError(f"module 'ltgcd' has no attribute '{name}'")
     return getattr(importlib.import_module(f"ltgcd.{_HOME[name]}"), name)

@@ -76,7 +76,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         Probability that the label is right.
     status_ : ndarray of str, shape (N,)
         "known", "novel", "unsure" (the label is more likely wrong than right) or "junk" (taken out in `refine`).
-    classes_ : ndarray, shape (n_classes_,)
+    classes_ : ndarray, shape (``n_classes_``,)
         Known classes first, under their own labels, then novel categories by falling number of sure items: numbers
         after the largest known one where labels are numbers, else "novel-001" and so on.
     n_classes_ : int
@@ -230,7 +230,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     # ------------------------------------------------------------ new items
 
     def predict_proba(self, X: ArrayLike, *, store: FeatureStore | None = None) -> NDArray[np.float32]:
-        """Probabilities (M, n_classes_) of new items, in the order of `classes_`.
+        """Probabilities (M, ``n_classes_``) of new items, in the order of `classes_`.
 
         Parameters
         ----------

@@ -105,11 +105,11 @@ def estimate_k(
     features : ndarray, shape (N, D)
         Features of all items.
     y : ndarray of int64, shape (N,)
-        Labels 0 … |Y_l|−1, -1 for unlabelled.
+        Labels 0 … n_old − 1, -1 for unlabelled.
     method : str
         A key of `ESTIMATORS`.
     n_old : int, optional
-        Number of known classes |Y_l|, where some of them may have no labelled item; by default the largest label + 1.
+        Number of known classes, where some of them may have no labelled item; by default the largest label + 1.
     k_max : int, optional
         Largest K that is considered. (HDBSCAN, Leiden, FINCH and EVoC offer a few partitions: the nearest is taken.)
     labels_from : {"collection", "elsewhere", "random-items"}

@@ -43,6 +43,9 @@ class Calibration:
     chance : float
         Error that perfectly calibrated confidences would show on as many items: the noise of small bins. More is to be
         expected where whole classes are right or wrong together.
+    reliability : tuple of (float, float, float)
+        The bins of `error`, by rising confidence: mean confidence, share that is right, and share of all items. Empty
+        in models of before it was kept.
     """
 
     known: Map
@@ -52,6 +55,7 @@ class Calibration:
     error: float
     error_before: float
     chance: float
+    reliability: tuple[tuple[float, float, float], ...] = ()
 
     @staticmethod
     def read(described: Any) -> Calibration:  # noqa: ANN401 - as a file holds it
@@ -61,9 +65,11 @@ class Calibration:
             counts = {name: int(described[name]) for name in ("n", "n_novel")}
             errors = {name: float(described[name]) for name in ("error", "error_before", "chance")}
             known, novel = maps.values()
-            if len(known) == len(novel) == 3 and np.isfinite([*known, *novel, *errors.values()]).all():
-                return Calibration(**maps, **counts, **errors)  # type: ignore[arg-type]
-        except (KeyError, TypeError, ValueError, OverflowError):
+            bins = tuple((float(p), float(right), float(w)) for p, right, w in described.get("reliability", ()))
+            numbers = [*known, *novel, *errors.values(), *(number for part in bins for number in part)]
+            if len(known) == len(novel) == 3 and np.isfinite(numbers).all():
+                return Calibration(**maps, **counts, **errors, reliability=bins)  # type: ignore[arg-type]
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             pass
         raise InputError("The model's calibration is damaged; train again in a new folder.")
 
@@ -119,7 +125,8 @@ def learn_calibration(
     errors = (calibration_error(judged, right, w), calibration_error(confidence, right, w))
     # Rows about the same item are right or wrong together, so that there are fewer chances than rows.
     chance = chance_error(judged, w) * np.sqrt(n / len(distinct))
-    return Calibration(*_maps(x, right, novel, classes, w, apart), n, int(novel.sum()), *errors, float(chance))
+    maps = _maps(x, right, novel, classes, w, apart)
+    return Calibration(*maps, n, int(novel.sum()), *errors, float(chance), reliability(judged, right, w))
 
 
 def _columns(confidence: NDArray[np.floating], size: NDArray[np.integer]) -> NDArray[np.float64]:
@@ -162,6 +169,19 @@ def calibration_error(
     w = np.ones(len(right)) if weights is None else weights
     gaps = [abs(float((w[part] * (right[part] - confidence[part])).sum())) for part in _bins(confidence)]
     return float(sum(gaps) / max(float(w.sum()), CLIP))
+
+
+def reliability(
+    confidence: NDArray[np.floating], right: NDArray[np.bool_], weights: NDArray[np.float64]
+) -> tuple[tuple[float, float, float], ...]:
+    """Mean confidence, share right and share of all items, for each bin of `calibration_error` that weighs anything."""
+    total, found = float(weights.sum()), []
+    for part in _bins(confidence):
+        w = weights[part]
+        if (own := float(w.sum())) > 0:
+            means = float((w * confidence[part]).sum()) / own, float((w * right[part]).sum()) / own
+            found.append((*means, own / total))
+    return tuple(found)
 
 
 def chance_error(confidence: NDArray[np.floating], weights: NDArray[np.float64] | None = None) -> float:
