@@ -20,7 +20,10 @@ from typer.testing import CliRunner
 from conftest import ROOT, run_cli
 from ltgcd.bench import cells as cells_module
 from ltgcd.bench.cells import Workshop, as_split, current_records, scored, settings_of
-from ltgcd.bench.render import _grid, _summary, render
+from ltgcd.bench.found import Finished
+from ltgcd.bench.overviews import errors_by_problem, estimators
+from ltgcd.bench.page import Grid, as_markdown
+from ltgcd.bench.render import render
 from ltgcd.bench.results import append_record, read_records
 from ltgcd.bench.runner import Bench
 from ltgcd.bench.tables import Cell, cell_of, cells_of, read_settings, read_tables
@@ -372,9 +375,13 @@ def test_what_was_not_run_says_how_to_get_it(tables: Path, tmp_path: Path) -> No
     assert (plan["todo"], plan["missing"]) == (0, 3)
     assert bench.run(plan) == {"ran": 0, "done": 0, "missing": 3}
     text = bench.write_page().read_text()
-    assert "not run: [how to get it]" in text
-    assert "- BANKING77: `ltgcd datasets get banking77`." in text
+    assert "**Bank**: not run: `banking77/train.csv and test.csv` is not here ([how to get it]" in text
+    assert "- BANKING77: missing is `banking77/train.csv and test.csv` in the folder of the datasets." in text
+    assert "`ltgcd datasets get banking77`." in text
     assert "Not run yet." in text  # the claim
+    assert "**not testable here**: ours is best" in text
+    missing = {cell["missing"] for cell in plan["cells"]}
+    assert missing == {str(tmp_path / "nowhere" / "banking77" / "train.csv and test.csv")}
 
 
 def test_killed_while_it_works_no_finished_cell_is_run_again(tables: Path, tmp_path: Path) -> None:
@@ -430,14 +437,15 @@ def test_every_estimator_on_every_problem_stands_in_one_table() -> None:
     figures = {(column.id, row.id): Found([], [], []) for column in table.columns for row in table.rows}
     figures[problem.id, ours] = Found([[90, 80, 110, 100], [120, 110, 130, 100]], [0, 1], [])
     figures[problem.id, rival] = Found([[80, None, None, 100]], [0], [])
-    line = next(line for line in _grid(table, figures) if line.startswith(f"| {problem.title} "))
-    cells = dict(zip((row.id for row in table.rows), line.split(" | ")[1:], strict=True))
+    (shown,) = [block for block in errors_by_problem(table, figures) if isinstance(block, Grid)]
+    line = next(line for line in shown.rows if line[0] == problem.title)
+    cells = dict(zip((row.id for row in table.rows), line[1:], strict=True))
     assert cells[ours] == "**15**"
     assert cells[rival] == "20 (1)"
-    assert {cells[row.id].rstrip(" |") for row in table.rows if row.id not in (ours, rival)} == {"–"}
+    assert {cells[row.id] for row in table.rows if row.id not in (ours, rival)} == {"–"}
     assert "so, in one seed (20.0 → 10.0; no spread is known, 1 seed)" in verdict(table.claims[0], table, figures)
-    (total,) = [line for line in _summary(table, figures) if line.startswith(f"| {table.rows[0].title} ")]
-    assert total == "| default | 1 | 2 | 15.0 % | 15 % | 50 % | 25 |"
+    (total,) = [line for line in estimators(table, figures).rows if line[0] == table.rows[0].title]
+    assert total == ("default", "1", "2", "15.0 %", "15 %", "50 %", "25")
 
 
 def test_the_page_of_the_repository_is_rendered_from_its_records() -> None:
@@ -445,8 +453,8 @@ def test_the_page_of_the_repository_is_rendered_from_its_records() -> None:
     page = ROOT / "benchmarks" / "RESULTS.md"
     bench = Bench.opened(TABLES, ROOT / "benchmarks" / "results", ROOT / "nowhere", None)
     pictures = [f"figures/{path.name}" for path in sorted((ROOT / "benchmarks" / "figures").glob("*.svg"))]
-    text = render(list(bench.tables.values()), bench.settings, current_records(bench.results), pictures)
-    assert page.read_text() == text
+    finished = Finished(bench.tables, bench.settings, current_records(bench.results))
+    assert page.read_text() == as_markdown(render(finished, pictures))
 
 
 @pytest.mark.usefixtures("features")

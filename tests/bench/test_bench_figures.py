@@ -42,6 +42,7 @@ def trained(value: float, wrong: tuple[int, int] = (10, 30)) -> dict[str, Any]:
     return {
         "many_medium_few": thirds,
         "confusion": {"old": {"as_old": 100 - old, "as_new": old}, "new": {"as_old": new, "as_new": 100 - new}},
+        "balanced_acc": {"all": 40.0 + new, "old": 45.0, "new": float(old)},
     }
 
 
@@ -171,6 +172,16 @@ def test_seeds_that_differ_are_told() -> None:
     assert "mean over 1 to 2 data seeds" in words_of(figures.confusion(held))
 
 
+@needs_matplotlib
+def test_the_summary_has_a_panel_for_each_dataset_and_the_paper_s_figures_beside_ours() -> None:
+    upper, other = figures.methods(evidence()).axes
+    assert [axes.get_title(loc="left") for axes in (upper, other)] == ["CIFAR-100-LT, frozen", "plankton, frozen"]
+    assert [label.get_text() for label in upper.get_yticklabels()] == ["SimGCD", "Ours (default)"]
+    dots = [line.get_xdata()[0] for line in upper.lines if line.get_marker() in "os" and line.get_mfc() == "white"]
+    assert dots == [70.4, 32.1]  # SimGCD in the paper; it has no figures of our default
+    assert figures.methods(evidence(train=())) is None
+
+
 # ---------------------------------------------------------------- files
 
 
@@ -178,7 +189,7 @@ def test_seeds_that_differ_are_told() -> None:
 def test_what_has_no_records_is_left_out_and_said_so(tmp_path: Path) -> None:
     said: list[str] = []
     written = draw_figures(tmp_path, evidence(estimate=False, split=False), notify=said.append)
-    assert [path.name for path in written] == ["frequency.svg", "confusion.svg"]
+    assert [path.name for path in written] == ["summary.svg", "frequency.svg", "confusion.svg"]
     assert sorted(tmp_path.iterdir()) == sorted(written)
     assert [line.partition(" is left out")[0] for line in said] == ["long-tail.svg", "k-curves.svg"]
     assert "ltgcd bench statistics" in said[0]
@@ -188,7 +199,7 @@ def test_what_has_no_records_is_left_out_and_said_so(tmp_path: Path) -> None:
 def test_records_without_these_figures_are_as_if_they_were_not_there(tmp_path: Path) -> None:
     held = evidence()
     for record in held.records.values():
-        for name in ("many_medium_few", "confusion", "counts"):
+        for name in ("many_medium_few", "confusion", "counts", "balanced_acc"):
             record.pop(name, None)
         if "curve" in record:
             record["curve"] = []

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ltgcd.bench.render import _part
+from ltgcd.bench.render import part
 from ltgcd.bench.tables import Claim, Column, Row, Shows, Table, read_tables
 from ltgcd.bench.verdicts import Found, Noise, verdict
 
@@ -97,9 +97,10 @@ def test_what_an_epoch_drew_from_stands_beside_its_row() -> None:
         for dense, true in ((10, 3.0), (30, 4.0))
     ]
     mine = {"high": found(60, 61)._replace(sets=drawn), "middle": found(50), "low": found()}
-    high, middle = [line for line in _part(table, column, mine) if line.startswith(("| high", "| middle"))]
-    assert "| 100, 20, 20 | 2.0, 3.5 |" in high
-    assert middle.split(" | ")[4:6] == ["–", "–"]
+    (shown,) = part(table, column, {(column.id, row): one for row, one in mine.items()})
+    high, middle, _ = shown.rows
+    assert high[4:6] == ("100, 20, 20", "2.0, 3.5")
+    assert middle[4:6] == ("–", "–")
 
 
 def test_one_seed_is_said_so() -> None:

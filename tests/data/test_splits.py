@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -265,3 +267,19 @@ def test_real_cifar100_and_plankton(real_data, tmp_path) -> None:
 def test_bad_settings(changes: dict, words: str) -> None:
     with pytest.raises(InputError, match=words):
         cifar("paper-counts", **changes)
+
+
+@pytest.mark.parametrize("name", ["herbarium19", "herbarium19-lt"])
+def test_herbarium_is_split_as_gcd_does_and_its_own_tail_is_kept(name: str, tmp_path: Path) -> None:
+    """683 classes of 2 or 3 sheets: half of the items of the 341 old ones are labelled, whatever their class."""
+    for c in range(683):
+        folder = tmp_path / "data" / "herbarium19" / "small-train" / str(c)
+        folder.mkdir(parents=True)
+        for number in range(2 + c % 2):
+            (folder / f"{number}.jpg").touch()
+    summary = make_split(name, tmp_path / "out", data=tmp_path / "data")
+    assert (summary["preset"], summary["label_sampling"]) == ("gcd", "instance")
+    assert summary["n_labelled"] + summary["n_unlabelled"] == 683 * 2 + 341
+    old = list(summary["counts"].values())[:341]
+    assert summary["n_labelled"] == sum(map(sum, old)) // 2
+    assert min(labelled for labelled, _ in old) == 0  # by class every one would have a label

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ltgcd.bench.results import read_records
+from ltgcd.bench.results import read_records, turn
 from ltgcd.bench.tables import READINGS, Cell, Setting
 from ltgcd.class_number.estimate import REVISIONS, estimate_k
 from ltgcd.class_number.peak_search import search_peaks
@@ -92,7 +92,9 @@ class Workshop:
         deciding = (*split, cell.backbone, cell.image_size, cell.views)
         if self._problem is None or self._problem[0] != deciding:
             self._problem = None  # two at a time would be twice the memory
-            self._problem = (deciding, self._made(cell))
+            # One bench makes the features of a dataset, the others wait for it.
+            with turn(self.work, self._features(cell).name):
+                self._problem = (deciding, self._made(cell))
         return self._problem[1]
 
     def _made(self, cell: Cell) -> Prepared:

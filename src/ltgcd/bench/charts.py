@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ltgcd.report.k_plot import BLUE, INK, MUTED, draw_curve
+from ltgcd.plot.axes import NEW, OLD, plain
+from ltgcd.report.k_plot import INK, MUTED, draw_curve
 
-OLD, NEW = BLUE, "#d55e00"  # they differ in lightness too, for eyes that see no red or no green
 THIRDS = {"many": "#0b3c5d", "medium": "#4f94c8", "few": "#b9d7ee"}
-GRID = "#e6eaee"
 METHODS = ("simgcd", "ltgcd")  # rows of the main table that the teaser compares
-LOG_FROM = 30  # largest over smallest class from which sizes are on a log scale
 
 
 # ---------------------------------------------------------------- means
@@ -39,31 +37,6 @@ def _mean(values: Iterable[float | None]) -> float:
 # ---------------------------------------------------------------- axes
 
 
-def draw_sizes(axes: Any, counts: Sequence[Sequence[int]]) -> None:  # noqa: ANN401 - matplotlib is optional
-    """Unlabelled items of each class as bars, largest first, Old and New coloured; labelled items as dots.
-
-    Parameters
-    ----------
-    axes : matplotlib.axes.Axes
-        Where to draw.
-    counts : sequence of [labelled, unlabelled, 1 if Old]
-        A class each, by falling unlabelled size.
-    """
-    rank = np.arange(1, len(counts) + 1)
-    labelled, unlabelled, old = np.array(counts).T
-    colours = [OLD if one else NEW for one in old]
-    axes.bar(rank, unlabelled, width=1.0, color=colours, edgecolor=colours, lw=0.3)  # edges leave no gap between bars
-    axes.plot(rank[labelled > 0], labelled[labelled > 0], ls="", marker="o", ms=2.4, mew=0.6, mec="white", color=INK)
-    axes.set_xlim(0.5, len(counts) + 0.5)
-    axes.set_xlabel("classes, the largest first", color=INK, fontsize=9)
-    if unlabelled.max() > LOG_FROM * max(unlabelled.min(), 1):
-        axes.set_yscale("log")
-        axes.set_ylim(bottom=1)
-        axes.yaxis.set_major_formatter("{x:,.0f}")
-    axes.set_ylabel("items" + (", log scale" if axes.get_yscale() == "log" else ""), color=INK, fontsize=9)
-    _plain(axes)
-
-
 def draw_tail(axes: Any, found: dict[str, list[dict[str, Any]]]) -> None:  # noqa: ANN401
     """Recall by third of the Old and of the New classes: SimGCD open and dashed, ours filled; lines span the seeds."""
     at = np.arange(3)
@@ -82,7 +55,7 @@ def draw_tail(axes: Any, found: dict[str, list[dict[str, Any]]]) -> None:  # noq
     axes.set_xlim(-0.3, 2.3)
     axes.set_ylim(0, 100 if not found else None)
     axes.set_ylabel("recall (%)", color=INK, fontsize=9)
-    _plain(axes)
+    plain(axes)
 
 
 def draw_bars(axes: Any, names: Sequence[str], values: Any, colours: Sequence[str], *, labels: bool = False) -> None:  # noqa: ANN401
@@ -98,7 +71,7 @@ def draw_bars(axes: Any, names: Sequence[str], values: Any, colours: Sequence[st
                 axes.annotate(f"{value:.1f}", (value, y), fontsize=7.5, color=INK, **beside)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
-    _plain(axes, "x")
+    plain(axes, "x")
     axes.tick_params(axis="y", length=0, colors=INK)
     axes.spines["left"].set_visible(False)
 
@@ -122,11 +95,3 @@ def draw_estimate(axes: Any, record: dict[str, Any], title: str) -> None:  # noq
     axes.set_xlabel("number of classes", color=INK, fontsize=9)
     axes.set_ylabel("")
     axes.tick_params(labelsize=8)
-
-
-def _plain(axes: Any, grid: str = "y") -> None:  # noqa: ANN401
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(MUTED)
-    axes.tick_params(colors=MUTED, labelsize=8)
-    axes.grid(axis=grid, color=GRID, lw=0.8)
-    axes.set_axisbelow(True)

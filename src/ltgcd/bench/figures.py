@@ -5,8 +5,7 @@ Equal records give equal files. matplotlib is the ``plot`` extra and is imported
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,28 +15,27 @@ import numpy as np
 from ltgcd.bench.cells import current_records
 from ltgcd.bench.charts import (
     METHODS,
-    NEW,
-    OLD,
     THIRDS,
     draw_bars,
     draw_estimate,
-    draw_sizes,
     draw_tail,
     mistaken,
     thirds_of,
 )
 from ltgcd.bench.density_map import DensityMap, density_map, draw_density_map
-from ltgcd.bench.render import Records
+from ltgcd.bench.found import Finished, Records
 from ltgcd.bench.runner import FIGURES, Bench
+from ltgcd.bench.sheets import headed, mark, sheet, stacked
+from ltgcd.bench.summary import places
+from ltgcd.bench.summary_figure import draw_summary
 from ltgcd.bench.tables import Column, Row, Setting, Table, cell_of, regime_of, setting_of
 from ltgcd.bench.verdicts import GROUPS
 from ltgcd.common.files import atomic_path
+from ltgcd.plot.axes import NEW, OLD, draw_sizes
 from ltgcd.report.k_plot import INK, MUTED, repeatable
 from ltgcd.run.directory import Run
 from ltgcd.run.train import Notify, silent
 
-WIDTH = 7.0  # inches: 672 px as SVG
-LINE = 112  # letters of a line below the title
 MAP = ("cifar100", "ltgcd")  # dataset and row of the main table whose run is mapped
 CURVES = ("cifar100-80+20-10", "cifar100-80+0", "cifar100-30+70", "plankton-60+61", "plankton-60+0", "plankton-30+91")
 Found = list[tuple[Column, list[tuple[Row, list[dict[str, Any]]]]]]
@@ -110,17 +108,17 @@ def long_tail(evidence: Evidence) -> Any:  # noqa: ANN401
     if not sizes:
         return None
     marks = [
-        _mark("Old classes", color=OLD, marker="s"),
-        _mark("New classes", color=NEW, marker="s"),
-        _mark("labelled items", color=INK, marker="o", ms=4),
-        _mark("SimGCD", color=MUTED, marker="o", ls=(0, (3, 2)), mfc="white"),
-        _mark("ours", color=MUTED, marker="o", ls="-"),
+        mark("Old classes", color=OLD, marker="s"),
+        mark("New classes", color=NEW, marker="s"),
+        mark("labelled items", color=INK, marker="o", ms=4),
+        mark("SimGCD", color=MUTED, marker="o", ls=(0, (3, 2)), mfc="white"),
+        mark("ours", color=MUTED, marker="o", ls="-"),
     ]
     blocks = -(-len(sizes) // 2)
     told = "Class sizes; recall by third of the Old and of the New classes"
     if any(recalls.values()):
         told += f", {_seeds(measured)} (upright lines: range)"
-    figure = _figure("The long tail, and what is recalled of it", [told, evidence.words()], 5.0 * blocks, marks)
+    figure = sheet("The long tail, and what is recalled of it", [told, evidence.words()], 5.0 * blocks, marks)
     grid = figure.subplots(2 * blocks, 2, squeeze=False)
     for place, (name, (column, record)) in enumerate(sizes.items()):
         upper, lower = grid[place // 2 * 2, place % 2], grid[place // 2 * 2 + 1, place % 2]
@@ -145,15 +143,15 @@ def k_curves(evidence: Evidence) -> Any:  # noqa: ANN401
     if not shown:
         return None
     marks = [
-        _mark("estimate", color=INK, ls="-"),
-        _mark("90 % interval", color="#b9d2ea", marker="s"),
-        _mark("true number", color=NEW, ls=(0, (2, 1.5))),
-        _mark("known classes", color=MUTED, ls=(0, (4, 3))),
+        mark("estimate", color=INK, ls="-"),
+        mark("90 % interval", color="#b9d2ea", marker="s"),
+        mark("true number", color=NEW, ls=(0, (2, 1.5))),
+        mark("known classes", color=MUTED, ls=(0, (4, 3))),
     ]
     lines = -(-len(shown) // 2)
     seeds = sorted({record["cell"]["seed"] for _, record in shown})
     told = f"Our estimate by default; old + new classes, data seed {', '.join(map(str, seeds))}"
-    figure = _figure("How many classes?", [told, evidence.words("frozen")], 2.2 * lines, marks)
+    figure = sheet("How many classes?", [told, evidence.words("frozen")], 2.2 * lines, marks)
     grid = figure.subplots(lines, 2, squeeze=False).ravel()
     for axes, (column, record) in zip(grid, shown, strict=False):
         draw_estimate(axes, record, column.title)
@@ -170,13 +168,13 @@ def frequency(evidence: Evidence) -> Any:  # noqa: ANN401
         return None
     told = f"Thirds of the classes by unlabelled size, at the true K; {_seeds(found)}"
     names = ("many (largest third)", "medium", "few (smallest third)")
-    marks = [_mark(name, color=colour, marker="s") for name, colour in zip(names, THIRDS.values(), strict=True)]
-    figure, grid = _stacked("Recall by class frequency", [told, evidence.words()], found, 3, 0.3, marks)
+    marks = [mark(name, color=colour, marker="s") for name, colour in zip(names, THIRDS.values(), strict=True)]
+    figure, grid = stacked("Recall by class frequency", [told, evidence.words()], found, 3, 0.3, marks)
     for line, (column, rows) in zip(grid, found, strict=True):
         for axes, group in zip(line, GROUPS, strict=True):
             values = [thirds_of(records, group) for _, records in rows]
             draw_bars(axes, [row.title for row, _ in rows], values, list(THIRDS.values()))
-            _headed(axes, group == "all", _plain_title(column), f"{group.title()} classes")
+            headed(axes, group == "all", _plain_title(column), f"{group.title()} classes")
             axes.set_xlabel("recall (%)", color=INK, fontsize=8.5)
     return figure
 
@@ -188,68 +186,17 @@ def confusion(evidence: Evidence) -> Any:  # noqa: ANN401
         return None
     # RankStats+ can have some accuracy on New classes and yet call every item old: the matching renames clusters.
     told = f"Unlabelled items by the names that the method gives, not by the matching of ACC; {_seeds(found)}"
-    figure, grid = _stacked("Old taken for new, and new for old", [told, evidence.words()], found, 2, 0.2)
+    figure, grid = stacked("Old taken for new, and new for old", [told, evidence.words()], found, 2, 0.2)
     for line, (column, rows) in zip(grid, found, strict=True):
         values = np.array([mistaken(records) for _, records in rows])
         parts = (("Old items taken for new", OLD), ("New items taken for old", NEW))
         for place, (axes, (words, colour)) in enumerate(zip(line, parts, strict=True)):
             draw_bars(axes, [row.title for row, _ in rows], values[:, [place]], [colour], labels=True)
-            _headed(axes, place == 0, _plain_title(column), words)
+            headed(axes, place == 0, _plain_title(column), words)
             axes.set_xlabel("share of the items (%)", color=INK, fontsize=8.5)
             axes.set_xlim(0, 114)
             axes.set_xticks(range(0, 101, 25))
     return figure
-
-
-# ---------------------------------------------------------------- sheets
-
-
-def _figure(title: str, words: Sequence[str], height: float, marks: Sequence[Any] = ()) -> Any:  # noqa: ANN401
-    """An empty figure with its title, lines of words below it, and a legend; `height` inches are left for the axes."""
-    from matplotlib.figure import Figure  # noqa: PLC0415
-    from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
-
-    words = [line for said in words for line in textwrap.wrap(said, LINE)]
-    head = 0.36 + 0.19 * len(words) + (0.26 if marks else 0.0)
-    whole = height + head
-    layout = ConstrainedLayoutEngine(rect=(0, 0, 1, height / whole), hspace=0.04, wspace=0.03)
-    figure: Any = Figure(figsize=(WIDTH, whole), layout=layout)
-    figure.text(0.012, 1 - 0.1 / whole, title, fontsize=13, fontweight="bold", color=INK, va="top")
-    for line, said in enumerate(words):
-        figure.text(0.012, 1 - (0.37 + 0.19 * line) / whole, said, fontsize=8.5, color=MUTED, va="top")
-    if marks:
-        at = {"loc": "upper left", "bbox_to_anchor": (0.0, 1 - (head - 0.3) / whole)}
-        figure.legend(
-            handles=marks, ncols=len(marks), frameon=False, fontsize=8.5, labelcolor=INK, columnspacing=1.6,
-            handletextpad=0.6, handlelength=2.4, **at,
-        )  # fmt: skip
-    return figure
-
-
-def _stacked(
-    title: str, words: Sequence[str], found: Found, across: int, inches: float, marks: Sequence[Any] = ()
-) -> tuple[Any, Any]:
-    """A figure with a line of axes for each dataset, as high as it has methods."""
-    heights = [0.75 + inches * len(rows) for _, rows in found]
-    figure = _figure(title, words, sum(heights), marks)
-    grid = figure.subplots(
-        len(found), across, squeeze=False, sharex="all", sharey="row", gridspec_kw={"height_ratios": heights}
-    )
-    return figure, grid
-
-
-def _headed(axes: Any, first: bool, dataset: str, words: str) -> None:  # noqa: ANN401
-    axes.set_title(words, loc="left", fontsize=9, color=INK)
-    axes.tick_params(labelbottom=True)
-    if first:
-        axes.annotate(dataset, (0, 1), xycoords=("figure fraction", "axes fraction"), xytext=(6, 6),
-                      textcoords="offset points", fontsize=9.5, fontweight="bold", color=INK)  # fmt: skip
-
-
-def _mark(label: str, **style: Any) -> Any:  # noqa: ANN401
-    from matplotlib.lines import Line2D  # noqa: PLC0415
-
-    return Line2D([], [], **{"label": label, "ls": "", "ms": 6, "lw": 1.6, **style})
 
 
 def _plain_title(column: Column) -> str:
@@ -265,7 +212,13 @@ def _seeds(found: Found) -> str:
 # ---------------------------------------------------------------- all of them
 
 
+def methods(evidence: Evidence) -> Any:  # noqa: ANN401
+    """All and New of every method on every dataset, beside the paper's."""
+    return draw_summary(places(Finished(evidence.tables, evidence.settings, evidence.records)))
+
+
 DRAWN: dict[str, tuple[Callable[[Evidence], Any], str]] = {
+    "summary": (methods, "main"),
     "long-tail": (long_tail, "statistics"),
     "k-curves": (k_curves, "class_number_grid --only peaks"),
     "frequency": (frequency, "main"),
@@ -298,9 +251,9 @@ def draw_figures(
             else:
                 written.append(_saved(figure, folder / f"{name}.svg"))
         if picture is not None:
-            sheet = _figure("Density selection, on real items", [*picture.words, evidence.words("frozen")], 6.6)
-            draw_density_map(sheet, picture)
-            written.append(_saved(sheet, folder / "density-selection.svg"))
+            page = sheet("Density selection, on real items", [*picture.words, evidence.words("frozen")], 6.6)
+            draw_density_map(page, picture)
+            written.append(_saved(page, folder / "density-selection.svg"))
     return written
 
 

@@ -76,6 +76,16 @@ def claimed(work: Path, key: str) -> Iterator[bool]:
         yield _lock(file, wait=False)
 
 
+@contextmanager
+def turn(work: Path, name: str) -> Iterator[None]:
+    """Wait until no other process is at something that all benches of a work folder share, such as features."""
+    folder = work / "claims"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / name).open("w+b") as file:
+        _lock(file)
+        yield
+
+
 def _lock(file: BufferedRandom, *, wait: bool = True) -> bool:
     """Lock a file until it is closed, after waiting for another process if that is wanted; False where one has it."""
     try:

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 from ltgcd.bench.cells import Workshop, current_records
+from ltgcd.bench.found import Finished, missing_files
+from ltgcd.bench.html_page import as_html
+from ltgcd.bench.page import Block, as_markdown
 from ltgcd.bench.render import render
 from ltgcd.bench.results import append_record, claimed
 from ltgcd.bench.tables import Cell, Setting, Table, cells_of, read_settings, read_tables
@@ -18,6 +21,7 @@ from ltgcd.data.datasets import data_root, get_dataset, locate
 from ltgcd.run.train import Notify, silent
 
 PAGE = "RESULTS.md"
+WEB_PAGE = "RESULTS.html"
 FIGURES = "figures"
 
 
@@ -80,6 +84,7 @@ class Bench:
                         "seed": cell.seed,
                         "state": state,
                         "minutes": _expected(cell, records) if state == "todo" else None,
+                        "missing": str(root / missing_files(get_dataset(cell.dataset))) if state == "no data" else None,
                         "cell": cell.described(),
                     }
                 )
@@ -115,12 +120,23 @@ class Bench:
     def write_page(self) -> Path:
         """Write ``RESULTS.md`` beside the folder of the results, from what is finished."""
         path = self.results.parent / PAGE
-        pictures = sorted((self.results.parent / FIGURES).glob("*.svg"))
-        shown = [f"{FIGURES}/{picture.name}" for picture in pictures]
-        text = render(list(self.tables.values()), self.settings, current_records(self.results), shown)
         with atomic_path(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+            temporary.write_bytes(as_markdown(self._blocks(self._pictures())).encode())
         return path
+
+    def write_html(self) -> Path:
+        """Write ``RESULTS.html`` beside it: the same as one page that needs nothing but itself."""
+        path, pictures = self.results.parent / WEB_PAGE, self._pictures()
+        drawn = {name: (self.results.parent / name).read_bytes() for name in pictures}
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(as_html(self._blocks(pictures), drawn).encode())
+        return path
+
+    def _pictures(self) -> list[str]:
+        return [f"{FIGURES}/{path.name}" for path in sorted((self.results.parent / FIGURES).glob("*.svg"))]
+
+    def _blocks(self, pictures: list[str]) -> list[Block]:
+        return render(Finished(self.tables, self.settings, current_records(self.results)), pictures)
 
     def _check_words(self, tables: list[Table], only: list[list[str]]) -> None:
         known: set[str] = set()

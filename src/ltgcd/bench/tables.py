@@ -123,9 +123,10 @@ class Row:
 class Claim:
     """A direction that the paper states.
 
-    `says` is the claim in words. Either the figures of the rows `falling` fall in this order, in each column; or the
-    lead of the row ``gap[0]`` over ``gap[1]`` grows along the columns `over`. `measure` is one of `MEASURES`; `by` is
-    "paper", or "ours" where the paper does not say it.
+    `says` is the claim in words. Either the figures of the rows `falling` fall in this order, in each column (or, with
+    `equal`, do not differ); or the lead of the row ``gap[0]`` over ``gap[1]`` (of one row: its figure) grows along the
+    columns `over`. `measure` is one of `MEASURES`; `by` is "paper", or "ours" where the paper does not say it. `why` is
+    the best explanation of what was found, in words without figures.
     """
 
     says: str
@@ -134,11 +135,16 @@ class Claim:
     gap: tuple[str, ...] = ()
     over: tuple[str, ...] = ()
     by: str = "paper"
+    equal: bool = False
+    why: str = ""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table: rows by columns. `compare` asks for the order of the rows beside the paper's, `place` is its own."""
+    """A table: rows by columns. `compare` asks for the order of the rows beside the paper's, `place` is its own.
+
+    `metric` is what All, Old and New are; with "instance" the balanced ones stand beside them.
+    """
 
     name: str
     title: str
@@ -150,6 +156,7 @@ class Table:
     note: str = ""
     compare: bool = False
     place: int = 99
+    metric: Literal["balanced", "instance"] = "balanced"
 
 
 @dataclass(frozen=True)
@@ -219,6 +226,8 @@ def _check(table: Table) -> None:
     """Refuse what could only fail after hours: unknown datasets, methods, settings, or names in claims."""
     if table.runs not in get_args(Runs):
         raise InputError(f"'runs' of {table.name} is one of {', '.join(get_args(Runs))}, not '{table.runs}'.")
+    if table.metric not in ("balanced", "instance"):
+        raise InputError(f"'metric' of {table.name} is balanced or instance, not '{table.metric}'.")
     ids = {"row": [row.id for row in table.rows], "dataset": [column.id for column in table.columns]}
     for kind, names in ids.items():
         if len(set(names)) != len(names) or not names:

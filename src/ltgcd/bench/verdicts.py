@@ -63,10 +63,12 @@ def chains(claim: Claim, table: Table, found: dict[tuple[str, str], Found]) -> l
     if claim.measure == "error":
         found = {place: _as_errors(one) for place, one in found.items()}
     if claim.gap:
-        ours, theirs = ([_by_seed(found[column, row], at) for column in claim.over] for row in claim.gap)
-        leads = [{seed: a[seed] - b[seed] for seed in a if seed in b} for a, b in zip(ours, theirs, strict=True)]
+        ours, *theirs = ([by_seed(found[column, row], at) for column in claim.over] for row in claim.gap)
+        leads = ours
+        for other in theirs:
+            leads = [{seed: a[seed] - b[seed] for seed in a if seed in b} for a, b in zip(leads, other, strict=True)]
         return [("", leads[::-1])]  # a lead that grows falls when it is read backwards
-    falling = [[_by_seed(found[column.id, row], at) for row in claim.falling] for column in table.columns]
+    falling = [[by_seed(found[column.id, row], at) for row in claim.falling] for column in table.columns]
     if _by_ratio(claim, table):
         falling = [[{seed: float(np.log(v)) for seed, v in one.items()} for one in chain] for chain in falling]
     return [(column.title, chain) for column, chain in zip(table.columns, falling, strict=True)]
@@ -77,16 +79,8 @@ def noise_of(claim: Claim, table: Table, found: dict[tuple[str, str], Found]) ->
 
     Rows that are equal to the last digit in every seed are the same run under two names and tell nothing of noise.
     """
-    squares, freedom = 0.0, 0
-    for other in table.claims:
-        if (_kind(other, table), other.gap) != (_kind(claim, table), claim.gap):
-            continue
-        for _, chain in chains(other, table, found):
-            for differences in _steps(chain):
-                if any(differences):
-                    squares += float(((differences - np.mean(differences)) ** 2).sum())
-                    freedom += len(differences) - 1
-    return Noise(squares / freedom if freedom else 0.0, freedom)
+    alike = [other for other in table.claims if (_kind(other, table), other.gap) == (_kind(claim, table), claim.gap)]
+    return pooled([step for other in alike for _, chain in chains(other, table, found) for step in _steps(chain)])
 
 
 def _kind(claim: Claim, table: Table) -> tuple[str, ...]:
@@ -106,11 +100,36 @@ def _steps(chain: Chain) -> list[np.ndarray[Any, np.dtype[np.float64]]]:
     return [np.array([a[seed] - b[seed] for seed in seeds]) for a, b in pairwise(chain)] if seeds else []
 
 
-# ---------------------------------------------------------------- the sentence
+# ---------------------------------------------------------------- judgements
 
 
-def verdict(claim: Claim, table: Table, found: dict[tuple[str, str], Found]) -> str:
-    """A sentence on whether a claim holds beyond noise, with the figures, the margin and the seeds."""
+class Judged(NamedTuple):
+    """What a claim comes to on one dataset.
+
+    Attributes
+    ----------
+    title : str
+        The dataset; empty where the claim itself names its datasets.
+    outcome : {"so", "reverse", "noise", "part", "mixed", "one so", "one not"}
+        Beyond noise as claimed; the reverse; neither; of several steps some as claimed, and others within noise or the
+        reverse; and in one seed without a spread.
+    words : str
+        The outcome in words.
+    evidence : str
+        Figures, margin and number of seeds.
+    seeds : int
+        How many seeds have all figures.
+    """
+
+    title: str
+    outcome: str
+    words: str
+    evidence: str
+    seeds: int
+
+
+def judged(claim: Claim, table: Table, found: dict[tuple[str, str], Found]) -> list[Judged]:
+    """What a claim comes to on each dataset that has its figures; empty where none has."""
     noise, parts = noise_of(claim, table, found), []
     for title, chain in chains(claim, table, found):
         steps = _steps(chain)
@@ -120,31 +139,54 @@ def verdict(claim: Claim, table: Table, found: dict[tuple[str, str], Found]) -> 
         seeds = sorted(set.intersection(*(set(one) for one in chain)))
         means = [float(np.mean([one[seed] for seed in seeds])) for one in chain]
         margin = noise.margin(n)
-        said = _word(claim, [float(step.mean()) for step in steps], margin)
+        outcome, words = _outcome(claim, [float(step.mean()) for step in steps], margin)
         certain = f"noise ± {margin:.1f}" if np.isfinite(margin) else "no spread is known"
         if _by_ratio(claim, table):
             means = [float(np.exp(mean)) for mean in means]
             certain = f"noise × {np.exp(margin):.2f}" if np.isfinite(margin) else certain
         shown = " → ".join(f"{mean:.1f}" for mean in (means[::-1] if claim.gap else means))
-        parts.append(f"{title + ': ' if title else ''}{said} ({shown}; {certain}, {n} seed{'s' * (n > 1)})")
-    rows = {row.id: row.title for row in table.rows}
-    words = "" if claim.gap else f" [{' > '.join(rows[row] for row in claim.falling)}]"
+        parts.append(Judged(title, outcome, words, f"{shown}; {certain}, {n} seed{'s' * (n > 1)}", n))
+    return parts
+
+
+def verdict(claim: Claim, table: Table, found: dict[tuple[str, str], Found]) -> str:
+    """A sentence on whether a claim holds beyond noise, with the figures, the margin and the seeds."""
+    parts = [
+        f"{one.title + ': ' if one.title else ''}{one.words} ({one.evidence})" for one in judged(claim, table, found)
+    ]
     by = "The paper" if claim.by == "paper" else "Ours"
-    return f"- {by}: {claim.says}{words}. " + ("; ".join(parts) + "." if parts else "Not run yet.")
+    return f"{by}: {claim.says}{compared(claim, table)}. " + ("; ".join(parts) + "." if parts else "Not run yet.")
 
 
-def _word(claim: Claim, steps: Sequence[float], margin: float) -> str:
-    """What the steps of a chain come to."""
+def compared(claim: Claim, table: Table) -> str:
+    """The rows that a claim puts in an order, in brackets."""
+    rows = {row.id: row.title for row in table.rows}
+    between = " = " if claim.equal else " > "
+    return "" if claim.gap else f" [{between.join(rows[row] for row in claim.falling)}]"
+
+
+def _outcome(claim: Claim, steps: Sequence[float], margin: float) -> tuple[str, str]:
+    """What the steps of a chain come to: a key and its words."""
     up, down = sum(step > margin for step in steps), sum(step < -margin for step in steps)
     if not np.isfinite(margin):
-        return "so, in one seed" if all(step > 0 for step in steps) else "not so, in one seed"
+        right = not claim.equal and all(step > 0 for step in steps)
+        return ("one so", "so, in one seed") if right else ("one not", "not so, in one seed")
+    if claim.equal:
+        return ("reverse", "**they differ**") if up or down else ("so", "no difference beyond noise, as claimed")
     if up == len(steps):
-        return "reproduced" if claim.by == "paper" else "yes"
-    if down and not up:
-        return "**the reverse**"
+        return "so", "reproduced" if claim.by == "paper" else "yes"
     if not up:
-        return "no difference beyond noise"
-    return f"in part ({up} of {len(steps)} steps" + (f", {down} the reverse)" if down else ", the others within noise)")
+        return ("reverse", "**the reverse**") if down else ("noise", "no difference beyond noise")
+    others = f", {down} the reverse)" if down else ", the others within noise)"
+    return "mixed" if down else "part", f"in part ({up} of {len(steps)} steps{others}"
+
+
+def pooled(differences: Sequence[np.ndarray[Any, np.dtype[np.float64]]]) -> Noise:
+    """Variance of paired differences, pooled over several pairs of rows; a line of differences is of one pair."""
+    spread = [one for one in differences if len(one) > 1 and one.any()]
+    freedom = sum(len(one) - 1 for one in spread)
+    squares = sum(float(((one - one.mean()) ** 2).sum()) for one in spread)
+    return Noise(squares / freedom if freedom else 0.0, freedom)
 
 
 # ---------------------------------------------------------------- figures
@@ -161,7 +203,8 @@ def _as_errors(one: Found) -> Found:
     return one._replace(values=[[100 * relative_error(k, true)] for k, _, _, true in one.values])
 
 
-def _by_seed(one: Found, at: int) -> BySeed:
+def by_seed(one: Found, at: int) -> BySeed:
+    """One figure of a row by data seed."""
     return {
         seed: float(value)
         for seed, values in zip(one.seeds, one.values, strict=True)

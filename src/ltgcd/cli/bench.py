@@ -25,6 +25,9 @@ def bench(
     regime: Annotated[str | None, typer.Option("--regime", help="frozen or last-stage (default: the first).")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the cells and estimate the time.")] = False,
     render: Annotated[bool, typer.Option("--render", help="Only write RESULTS.md from what is finished.")] = False,
+    html: Annotated[
+        bool, typer.Option("--html", help="Only write RESULTS.html: the same as one web page with sortable tables.")
+    ] = False,
     figures: Annotated[
         bool, typer.Option("--figures", help="Draw the figures from what is finished, then write RESULTS.md.")
     ] = False,
@@ -47,6 +50,7 @@ def bench(
       ltgcd bench all --seeds 1
       ltgcd bench main --backbone dino_vitb16        # the paper's setting, on a machine with a GPU
       ltgcd bench --render
+      ltgcd bench --html
       ltgcd bench --figures
     """
 
@@ -60,6 +64,8 @@ def bench(
 
             drawn = write_figures(made, seeds, backbone, regime)
             return {"figures": [str(path) for path in drawn], "path": str(made.write_page())}
+        if html:
+            return {"path": str(made.write_html())}
         if render or (table is None and not dry_run):
             if table is None and not render:
                 raise InputError(f"Name a table, or 'all': {', '.join(made.tables)}.")
@@ -72,7 +78,9 @@ def bench(
 
     def show(result: dict[str, Any]) -> None:
         for cell in result.get("cells", []) if dry_run else []:
-            print(f"{cell['state']:<9}{cell['table']:<18}{cell['dataset']:<24}{cell['row']:<20}seed {cell['seed']}")
+            lacks = f"  missing: {cell['missing']}" if cell["missing"] else ""
+            named = f"{cell['table']:<18}{cell['dataset']:<24}{cell['row']:<20}seed {cell['seed']}"
+            print(f"{cell['state']:<9}{named}{lacks}")
         if "cells" in result and dry_run:
             left = result["minutes_left"]
             print(

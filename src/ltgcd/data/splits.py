@@ -302,7 +302,7 @@ def make_split(name: str, folder: Path, *, data: Path | None = None, **settings:
     else:
         dataset = get_dataset(name)
         # "cifar100-lt" and "cub200-lt" ask for a long tail; a natural one needs none made.
-        made = name.lower().endswith("-lt") and dataset.preset == "gcd"
+        made = name.lower().endswith("-lt") and dataset.preset == "gcd" and not dataset.long_tailed
         config = _config({"preset": "paper-counts" if made else dataset.preset, **known})
         pool, order = load_pool(name, data), class_order(dataset, config.seed)
         n_old, heads = dataset.n_old, dataset.heads.get(config.preset)

@@ -75,6 +75,8 @@ class Dataset:
         Preset of a long-tail split to its largest class: (n_1 of D^l, n_1 of D^u). Empty where none is published.
     preset : str
         Preset of a split where none is asked for (`ltgcd.data.splits.SplitConfig`).
+    long_tailed : bool
+        Whether its classes have a long tail as they are, so that none is made where one is asked for.
     folders : tuple of str
         Names under which its folder is usually found, besides its own name.
     """
@@ -94,6 +96,12 @@ class Dataset:
     heads: dict[str, tuple[int, int]] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
     preset: str = "natural"
+    long_tailed: bool = False
+
+    @property
+    def files(self) -> str:
+        """The files of its original layout, relative to its folder."""
+        return str(getattr(self.read, "expected", "*"))
 
 
 def fixed_classes(classes: Sequence[int]) -> Callable[[int], list[int]]:

@@ -31,5 +31,7 @@ DATASET = Dataset(
         huggingface(splits={"train": ("train",), "test": ("validation",)}, order=by_name),
         expected="small-train/<class>/*.jpg and small-validation/<class>/*.jpg",
     ),
+    preset="gcd",
     folders=("herbarium_19", "herbarium-2019-fgvc6"),
+    long_tailed=True,
 )

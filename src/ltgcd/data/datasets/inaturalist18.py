@@ -68,4 +68,5 @@ DATASET = Dataset(
         ),
     ),
     folders=("inat2018", "inaturalist2018", "iNaturalist18"),
+    long_tailed=True,
 )

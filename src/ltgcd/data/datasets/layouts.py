@@ -10,6 +10,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,20 +33,28 @@ Order = Callable[[Sequence[str], Path], list[int]]
 SAME_NAMES: Mapping[Part, tuple[str, ...]] = {"train": ("train",), "test": ("test",)}
 
 
-def any_of(*readers: Reader, expected: str) -> Callable[[Path, Part], Pool]:
-    """Reader that takes the first layout it finds; `expected` says in the error what it looked for."""
+@dataclass(frozen=True)
+class AnyLayout:
+    """Reader that takes the first layout it finds; `expected` names the files of the original one."""
 
-    def read(folder: Path, part: Part) -> Pool:
-        for reader in readers:
+    readers: tuple[Reader, ...]
+    expected: str
+
+    def __call__(self, folder: Path, part: Part) -> Pool:
+        """The pool of a part, or what was looked for."""
+        for reader in self.readers:
             pool = reader(folder, part)
             if pool is not None:
                 return pool
         raise InputError(
-            f"{folder} does not hold the part '{part}', neither as {expected} nor as Hugging Face parquet; "
+            f"{folder} does not hold the part '{part}', neither as {self.expected} nor as Hugging Face parquet; "
             "complete it or point to another folder."
         )
 
-    return read
+
+def any_of(*readers: Reader, expected: str) -> AnyLayout:
+    """Reader that takes the first layout it finds; `expected` says in the error what it looked for."""
+    return AnyLayout(readers, expected)
 
 
 def folder_with(folder: Path, marker: str, *inner: str) -> Path | None:

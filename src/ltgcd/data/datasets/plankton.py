@@ -39,4 +39,5 @@ DATASET = Dataset(
     "train.zip and unpack it as train/<class>/*.jpg.",
     read=_read,
     folders=("datasciencebowl", "ndsb"),
+    long_tailed=True,
 )
