@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test test-clients torture lint format bench clean
+.PHONY: help setup demo docs test test-clients torture lint format bench clean
 
 help:           ## Show the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -18,6 +18,10 @@ setup: .venv/.ready  ## Make .venv with everything the demo and the tests need.
 
 demo: setup     ## Discover the novel classes of a long-tailed copy of scikit-learn's digits.
 	$(BIN)/ltgcd demo
+
+docs: setup     ## The documentation site, in docs/_build/html; a warning is an error.
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
 
 test: setup lint  ## Lint, types and the whole test suite.
 	$(BIN)/python -m pytest -n 3 -q
@@ -51,4 +55,4 @@ bench: setup    ## Speed ratios and studies; results are committed as text under
 	$(BIN)/python benchmarks/run.py
 
 clean:          ## Remove what make made.
-	rm -rf .venv .venv-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf docs/_build docs/_generated .venv .venv-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis
