@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import run_cli
+from conftest import call_cli
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.data.sources import read_source
@@ -76,7 +76,7 @@ def rows(run: Run) -> list[dict]:
 def test_relabel_by_the_command(run: Run, tmp_path: Path) -> None:
     name = novel_of(run, 3)
     (tmp_path / "c.csv").write_text(f"id,label,category,name\ni0,bee,,\n,,{name},wasp\nnobody,ant,,\ni219,junk,,\n")
-    done = run_cli("relabel", run, tmp_path / "c.csv", "--json")
+    done = call_cli("relabel", run, tmp_path / "c.csv", "--json")
     told = done.json
     assert done.code == 0
     wanted = {"renamed": 1, "merged": 0, "moved": 1, "confirmed": 0, "junk": 1, "events": 3}
@@ -87,17 +87,17 @@ def test_relabel_by_the_command(run: Run, tmp_path: Path) -> None:
     assert table.column("status")[219].as_py() == "junk"
     assert "wasp" in table.column("name").to_pylist()
     before = (tmp_path / "run" / "assignments.parquet").read_bytes()
-    assert run_cli("relabel", run).code == 2
-    assert run_cli("relabel", run, tmp_path / "nowhere.csv").code == 2
-    assert run_cli("relabel", run, "--undo", "x").code == 2
+    assert call_cli("relabel", run).code == 2
+    assert call_cli("relabel", run, tmp_path / "nowhere.csv").code == 2
+    assert call_cli("relabel", run, "--undo", "x").code == 2
     assert run.files.assignments.read_bytes() == before
-    assert run_cli("relabel", run, "--undo", "--json").code == 0
+    assert call_cli("relabel", run, "--undo", "--json").code == 0
     assert [row["given"] for row in rows(run)] == [False] * len(KIND)
 
 
 def test_an_export_that_was_edited_is_corrections(run: Run, tmp_path: Path) -> None:
     said(run, "id,label\ni1,junk\n")
-    assert run_cli("export", run, "--format", "csv", "--out", tmp_path / "labels.csv").code == 0
+    assert call_cli("export", run, "--format", "csv", "--out", tmp_path / "labels.csv").code == 0
     lines = (tmp_path / "labels.csv").read_text().splitlines()
     assert any("junk" in line for line in lines)
     assert relabel_run(run, tmp_path / "labels.csv")["events"] == 0, "nothing was edited"
@@ -140,17 +140,17 @@ def test_refine_and_its_undo(run: Run) -> None:
 def test_refine_by_the_command_shows_the_difference(run: Run, tmp_path: Path) -> None:
     said(run, f"category,name\n{novel_of(run, 3)},wasp\n")
     before = run.files.assignments.read_bytes()
-    dry = run_cli("refine", run, "--dry-run")
+    dry = call_cli("refine", run, "--dry-run")
     assert dry.code == 0 and "Nothing was replaced" in dry.out
     assert "items change their class" in dry.out
     assert run.files.assignments.read_bytes() == before
-    done = run_cli("refine", run, "--out", tmp_path / "second", "--json")
+    done = call_cli("refine", run, "--out", tmp_path / "second", "--json")
     told = done.json
     assert done.code == 0 and told["run"] == str(tmp_path / "second")
     assert {"k", "low", "high", "known", "novel", "unsure", "report", "run", "changed", "kept"} <= set(told)
     assert run.files.assignments.read_bytes() == before
     assert "wasp" in Run(tmp_path / "second").assignments().column("name").to_pylist()
-    assert run_cli("refine", run, "--out", tmp_path / "second").code == 2, "nothing is overwritten"
+    assert call_cli("refine", run, "--out", tmp_path / "second").code == 2, "nothing is overwritten"
 
 
 def test_predict_and_update_know_what_was_reviewed(run: Run, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_predict_and_update_know_what_was_reviewed(run: Run, tmp_path: Path) -> 
     said(run, "id,label\n" + "".join(f"i{n},dog\n" for n in np.flatnonzero(KIND == 5)))  # made
     new = np.repeat([3, 4, 5, 6], [6, 6, 6, 12])
     np.savez(tmp_path / "new.npz", x=vectors(new, 1), ids=np.array([f"n{i}" for i in range(len(new))]))
-    assert run_cli("predict", run, tmp_path / "new.npz", "--out", tmp_path / "p.parquet").code == 0
+    assert call_cli("predict", run, tmp_path / "new.npz", "--out", tmp_path / "p.parquet").code == 0
     names = pq.read_table(tmp_path / "p.parquet").column("name").to_pylist()
     assert set(names[:12]) == {four}, "what was merged is one class for new items, too"
     before = rows(run)
@@ -315,10 +315,10 @@ def test_a_dry_run_writes_nothing(run: Run) -> None:
     ids = pa.array(["i1", "i3"])
     run.keep_later_labels(ids, pa.array(["bee", "bee"]))
     before = {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()}
-    assert run_cli("refine", run, "--dry-run", "--json").code == 0
+    assert call_cli("refine", run, "--dry-run", "--json").code == 0
     after = {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()}
     assert before == after
-    assert run_cli("refine", run, "--json").code == 0
+    assert call_cli("refine", run, "--json").code == 0
     given = run.assignments().filter(pc.is_in(run.assignments().column("id"), ids))
     assert given.column("name").to_pylist() == ["bee", "bee"] and all(given.column("given").to_pylist())
 
@@ -326,7 +326,7 @@ def test_a_dry_run_writes_nothing(run: Run) -> None:
 def test_the_page_and_the_metadata_after_a_review(run: Run) -> None:
     said(run, "id,label\ni0,junk\ni2,bee\n")
     said(run, f"category,name\n{novel_of(run, 3)},wasp\n")
-    assert run_cli("report", run, "--json").code == 0
+    assert call_cli("report", run, "--json").code == 0
     html = run.report.read_text()
     assert "wasp" in html
     note = read_metadata(pq.read_table(run.files.assignments).schema)

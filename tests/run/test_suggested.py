@@ -11,7 +11,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import run_cli
+from conftest import call_cli
 from ltgcd.common.files import read_metadata, with_metadata
 from ltgcd.data.items import Texts
 from ltgcd.data.sources import read_source
@@ -116,7 +116,7 @@ def test_refits_propose_anew_and_updates_for_what_they_add(run: Run, tmp_path: P
 def test_exports_show_it_and_corrections_ignore_it(run: Run, tmp_path: Path) -> None:
     for form in ("csv", "parquet"):
         out = tmp_path / f"labels.{form}"
-        assert run_cli("export", run, "--format", form, "--out", out).code == 0
+        assert call_cli("export", run, "--format", form, "--out", out).code == 0
         table = pacsv.read_csv(out) if form == "csv" else pq.read_table(out)
         shown = [name or None for name in table.column("suggested").to_pylist()]
         assert shown == run.assignments().column("suggested").to_pylist() and any(shown)
@@ -130,7 +130,7 @@ def test_exports_show_it_and_corrections_ignore_it(run: Run, tmp_path: Path) -> 
 
 
 def test_labels_of_an_export_do_not_take_a_proposal_for_a_class(run: Run, made: Path, tmp_path: Path) -> None:
-    assert run_cli("export", run, "--format", "csv", "--out", tmp_path / "labels.csv").code == 0
+    assert call_cli("export", run, "--format", "csv", "--out", tmp_path / "labels.csv").code == 0
     again = read_source(made.parent / "x.npz", labels=tmp_path / "labels.csv").collection
     assert not any(name.startswith("near") for name in again.class_names)
 
