@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import io
 import json
+import multiprocessing
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,9 +20,12 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-# One numerical thread a test process: two pytest workers share two cores.
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(variable, "1")
+# One numerical thread a test process: two pytest workers share two cores. Where a test asks for more, those that wait
+# for each other sleep; by default they keep a core busy that other tests need.
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+SLEEPING = {"OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_THREAD_TIMEOUT": "4"}
+for variable, value in {**dict.fromkeys(THREADS[:2], "1"), **SLEEPING}.items():
+    os.environ.setdefault(variable, value)
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would all that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -31,6 +37,12 @@ Npz = Callable[..., Path]  # what the fixture `npz` gives
 LATIN1 = pa.Array.from_buffers(
     pa.string(), 2, [None, pa.py_buffer(np.array([0, 1, 2], np.int32)), pa.py_buffer(b"\xe9\xe8")]
 )
+
+
+def cpu_of_children() -> float:
+    """CPU seconds of the processes that have ended: on a shared machine the clock says little."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def data_folder() -> Path | None:
@@ -120,6 +132,27 @@ def call_cli(*arguments: object) -> Result:
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception  # a bug, with its traceback
     return Result(done.exit_code, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="session")
+def with_two_threads() -> Iterator[Callable[..., Any]]:
+    """Calls a function in another process, of two numerical threads; one for all calls, for its start takes seconds."""
+    with pytest.MonkeyPatch.context() as patch, ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other:
+        for name in THREADS:
+            patch.setenv(name, "2")
+        assert other.submit(_threads).result() == {2}  # it is started by this
+        patch.undo()
+        yield lambda function, *arguments: other.submit(function, *arguments).result()
+
+
+def _threads() -> set[int]:
+    """How many threads each numerical library of this process takes."""
+    import faiss  # noqa: F401 - it brings a library of its own
+    import scipy.linalg  # noqa: F401
+    import torch
+    from threadpoolctl import threadpool_info
+
+    return {torch.get_num_threads(), *(pool["num_threads"] for pool in threadpool_info())}
 
 
 def train(

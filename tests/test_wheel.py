@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, cpu_of_children
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,9 @@ def test_demo_discover_and_review_run_from_the_wheel(command: Path, tmp_path: Pa
     ).stdout
     assert where.startswith(str(command.parents[1])), where
     assert str(ROOT / "src") not in where
+    before = cpu_of_children()
     result = ltgcd(command, "demo", folder=tmp_path)
+    assert cpu_of_children() - before < 60
     assert Path(tmp_path, result["report"]).is_file()
 
     kind = np.arange(80) % 4

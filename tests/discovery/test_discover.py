@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_limits
 
 from ltgcd.common.errors import InputError
 from ltgcd.data.order import content_order
@@ -78,25 +79,19 @@ def test_novel_categories_come_by_their_sure_items() -> None:
     assert numbers.tolist() == [0, 2, 3, 1]
 
 
-def test_threads_change_nothing(tmp_path: Path) -> None:
-    code = (
-        "import sys, numpy as np\n"
-        "from ltgcd.discovery.discover import discover\n"
-        "from ltgcd.discovery.task import Task, configure\n"
-        "held = np.load(sys.argv[1]); found = discover(Task(held['x'], held['y'], 4), configure())\n"
-        "np.savez(sys.argv[2], labels=found.labels, confidence=found.confidence, "
-        "k=[found.k, found.estimate.low, found.estimate.high])\n"
-    )
+def found(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[int | None]]:
+    answer = discover(Task(x, y, 4), configure())
+    assert answer.estimate is not None
+    return answer.labels, answer.confidence, [answer.k, answer.estimate.low, answer.estimate.high]
+
+
+def test_threads_change_nothing(with_two_threads: Callable[..., Any]) -> None:
     x, y = blobs(600)
-    np.savez(tmp_path / "in.npz", x=x, y=y)
-    for threads in ("1", "2"):
-        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-        environment = {**os.environ, **dict.fromkeys(names, threads)}
-        arguments = [sys.executable, "-c", code, str(tmp_path / "in.npz"), str(tmp_path / f"{threads}.npz")]
-        subprocess.run(arguments, env=environment, check=True)
-    one, two = (np.load(tmp_path / f"{threads}.npz") for threads in ("1", "2"))
-    for name in ("labels", "confidence", "k"):
-        assert np.array_equal(one[name], two[name]), name
+    with threadpool_limits(1):
+        one = found(x, y)
+    two = with_two_threads(found, x, y)
+    for name, a, b in zip(("labels", "confidence", "k"), one, two, strict=True):
+        assert np.array_equal(a, b), name
 
 
 def test_nothing_is_read_or_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ whatever the order of the rows, the names and numbers of classes, the number of 
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +15,34 @@ import pytest
 from PIL import Image
 
 import ltgcd
-from conftest import call_cli, run_cli
+from conftest import Result, call_cli
 from ltgcd.data.collection import Source
 from ltgcd.data.digits import digits_source
 from ltgcd.data.sources import write_source
 from ltgcd.run.directory import Run
 
 Rows = dict[str, tuple[str, str, float]]  # name, status, confidence by item
+Call = Callable[..., Result]  # runs a command
 
 RENAMED = {"red": "zebra", "green": "apple", "0": "seven", "1": "a", "2": "z", "3": "m", "4": "b", "5": "k"}
 
 
-def command(source: Path, out: Path, *more: object, **environment: str) -> tuple[dict[str, Any], Rows]:
-    arguments = ("discover", source, "--out", out, "--image-size", "32", *more, "--json")
-    done = run_cli(*arguments, **environment) if environment else call_cli(*arguments)
+@pytest.fixture
+def other_process(with_two_threads: Callable[..., Result]) -> Call:
+    """Runs a command in another process, which has two threads."""
+    return partial(with_two_threads, call_cli)
+
+
+def command(source: Path, out: Path, *more: object, call: Call = call_cli) -> tuple[dict[str, Any], Rows]:
+    done = call("discover", source, "--out", out, "--image-size", "32", *more, "--json")
     assert done.code == 0, done.err
     return done.json, rows_of(out)
 
 
-def updated(run: Path, new: Path, **environment: str) -> tuple[int, Rows]:
+def updated(run: Path, new: Path, call: Call = call_cli) -> tuple[int, Rows]:
     """Number of classes and all rows after an update, which changes none of the old ones."""
-    before, arguments = rows_of(run), ("update", run, new, "--json")
-    done = run_cli(*arguments, **environment) if environment else call_cli(*arguments)
+    before = rows_of(run)
+    done = call("update", run, new, "--json")
     assert done.code == 0, done.err
     after = rows_of(run)
     assert {name: after[name] for name in before} == before
@@ -77,13 +85,13 @@ def check_same(one: tuple[dict[str, Any], Rows], two: tuple[dict[str, Any], Rows
     assert renamed(one[1], ids) == two[1]
 
 
-def check_updates(one: Path, two: Path, new: Path, other: Path, ids: dict[str, str]) -> None:
+def check_updates(one: Path, two: Path, new: Path, other: Path, ids: dict[str, str], call: Call) -> None:
     """Two runs, the second with other ids and RENAMED classes, say the same of the same new items in another order."""
     k, rows = updated(one, new)
-    assert (k, renamed(rows, ids)) == updated(two, other, OMP_NUM_THREADS="2")
+    assert (k, renamed(rows, ids)) == updated(two, other, call)
 
 
-def test_embeddings(tmp_path: Path) -> None:
+def test_embeddings(tmp_path: Path, other_process: Call) -> None:
     whole = digits_source()
     source = Source(whole.collection.select(np.arange(0, len(whole.collection), 3)), None)
     one = command(write_source(tmp_path / "one.npz", source), tmp_path / "one")
@@ -93,15 +101,16 @@ def test_embeddings(tmp_path: Path) -> None:
     names = [RENAMED[name] for name in held.class_names]
     ids = np.array(held.ids.to_pylist())
     np.savez(tmp_path / "two.npz", x=held.items.x[order], y=held.y[order], ids=ids[order], class_names=np.array(names))
-    check_same(one, command(tmp_path / "two.npz", tmp_path / "two", OMP_NUM_THREADS="2"), {})
+    check_same(one, command(tmp_path / "two.npz", tmp_path / "two", call=other_process), {})
     later = whole.collection.select(np.arange(1, len(whole.collection), 9))
     x, ids = later.items.x, np.array(later.ids.to_pylist())
     for name, rows in (("new", np.arange(len(x))), ("other", np.random.RandomState(1).permutation(len(x)))):
         np.savez(tmp_path / f"{name}.npz", x=x[rows], ids=ids[rows])
-    check_updates(tmp_path / "one", tmp_path / "two", tmp_path / "new.npz", tmp_path / "other.npz", {})
+    news = tmp_path / "new.npz", tmp_path / "other.npz"
+    check_updates(tmp_path / "one", tmp_path / "two", *news, {}, other_process)
 
 
-def test_a_folder_of_images(tmp_path: Path) -> None:
+def test_a_folder_of_images(tmp_path: Path, other_process: Call) -> None:
     random = np.random.RandomState(0)
     moved: dict[str, str] = {}
     for number in range(75):
@@ -118,9 +127,10 @@ def test_a_folder_of_images(tmp_path: Path) -> None:
             Image.fromarray(pixels).save(path)
     one = command(tmp_path / "one", tmp_path / "run-one")
     check_python(*one, tmp_path / "run-one")
-    two = command(tmp_path / "two", tmp_path / "run-two", "--workers", 2, OMP_NUM_THREADS="2")
+    two = command(tmp_path / "two", tmp_path / "run-two", "--workers", 2, call=other_process)
     check_same(one, two, moved)
-    check_updates(tmp_path / "run-one", tmp_path / "run-two", tmp_path / "one-new", tmp_path / "two-new", moved)
+    news = tmp_path / "one-new", tmp_path / "two-new"
+    check_updates(tmp_path / "run-one", tmp_path / "run-two", *news, moved, other_process)
 
 
 def test_openvino_gives_the_same_labels(tmp_path: Path) -> None:
@@ -141,7 +151,7 @@ def test_openvino_gives_the_same_labels(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
-def test_texts(tmp_path: Path) -> None:
+def test_texts(tmp_path: Path, other_process: Call) -> None:
     pytest.importorskip("transformers", reason="the text encoder is not installed")
     random = np.random.RandomState(0)
     words = {
@@ -165,6 +175,7 @@ def test_texts(tmp_path: Path) -> None:
             csv.writer(file).writerows([("id", "text", "label"), *rows])
     one = command(tmp_path / "one.csv", tmp_path / "run-one")
     check_python(*one, tmp_path / "run-one")
-    two = command(tmp_path / "two.csv", tmp_path / "run-two", "--workers", 2, OMP_NUM_THREADS="2")
+    two = command(tmp_path / "two.csv", tmp_path / "run-two", "--workers", 2, call=other_process)
     check_same(one, two, {})
-    check_updates(tmp_path / "run-one", tmp_path / "run-two", tmp_path / "new.csv", tmp_path / "other.csv", {})
+    news = tmp_path / "new.csv", tmp_path / "other.csv"
+    check_updates(tmp_path / "run-one", tmp_path / "run-two", *news, {}, other_process)
