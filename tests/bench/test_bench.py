@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from conftest import ROOT, run_cli
+from conftest import ROOT, call_cli
+from forks import Forked
 from ltgcd.bench import cells as cells_module
 from ltgcd.bench.cells import Workshop, as_split, current_records, scored, settings_of
 from ltgcd.bench.found import Finished
@@ -390,9 +391,7 @@ def test_killed_while_it_works_no_finished_cell_is_run_again(tables: Path, tmp_p
     data = banking(tmp_path / "data", 6)
     arguments = ["bench", "tiny", "--seeds", "2", "--tables", tables, "--results", tmp_path / "results"]
     arguments += ["--work", tmp_path / "work", "--data", data]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ltgcd", *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    process = Forked(*arguments)
     path, deadline = tmp_path / "results" / "train.jsonl", time.time() + 240
     while not (path.is_file() and path.read_text().count("\n") >= 2) and time.time() < deadline:
         assert process.poll() is None, "it ended before it was killed"
@@ -400,7 +399,7 @@ def test_killed_while_it_works_no_finished_cell_is_run_again(tables: Path, tmp_p
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     before = path.read_text().splitlines()
-    result = run_cli(*arguments, "--json")
+    result = call_cli(*arguments, "--json")
     assert result.code == 0, result.err
     after = path.read_text().splitlines()
     whole = [line for line in before if line in after]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,24 +11,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from conftest import ROOT
+from conftest import ROOT, call_cli
+from forks import Forked
 from ltgcd.bench.results import read_records
+from ltgcd.features.backbones import vit
 from ltgcd.features.backbones.vit import Variant, build_vit
 
 SIZE = 32  # pixels of a view
 VIT = ("dino_vits16", "someone/tiny", 24, 2, 2, 16, SIZE)  # a width of 24, 2 blocks, patches of 16
-# The command with another network under a published name, for there is nothing to be fetched in a test.
-COMMAND = f"""
-import sys
-from pathlib import Path
-from ltgcd.features.backbones import vit
-vit.VARIANTS["dino_vits16"] = vit.Variant(*{VIT!r})
-weights = Path(sys.argv[1])
-vit.download_weights = lambda variant: weights
-sys.argv = ["ltgcd", *sys.argv[2:]]
-from ltgcd.cli import main
-main()
-"""
 TABLE = """
 title = "Tiny"
 paper = "tab. tiny"
@@ -84,10 +73,26 @@ def _shorter() -> str:
     return section
 
 
-def command(place: Path, *more: str) -> list[str]:
-    arguments = ["bench", "tiny", "--seeds", "2", "--tables", place / "tables", "--results", place / "results"]
-    arguments += ["--work", place / "work", "--data", place / "data", "--json", *more]
-    return [sys.executable, "-c", COMMAND, str(place / "weights.safetensors"), *map(str, arguments)]
+def arguments(place: Path, *more: str) -> list[str]:
+    words = ["bench", "tiny", "--seeds", "2", "--tables", place / "tables", "--results", place / "results"]
+    words += ["--work", place / "work", "--data", place / "data", "--json", *more]
+    return [str(word) for word in words]
+
+
+def be_tiny(weights: Path, patch: pytest.MonkeyPatch) -> None:
+    """Put another network under a published name, for there is nothing to be fetched in a test."""
+    patch.setitem(vit.VARIANTS, "dino_vits16", Variant(*VIT))
+    patch.setattr(vit, "download_weights", lambda _variant: weights)
+
+
+def be_tiny_there(weights: Path) -> None:
+    """In another process."""
+    be_tiny(weights, pytest.MonkeyPatch())
+
+
+@pytest.fixture
+def tiny(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    be_tiny(place / "weights.safetensors", monkeypatch)
 
 
 def check(place: Path) -> None:
@@ -110,23 +115,26 @@ def check(place: Path) -> None:
         assert "| 0, 1 |" in line
 
 
+@pytest.mark.usefixtures("tiny")
 def test_the_paper_s_setting_from_files_to_the_table(place: Path) -> None:
-    planned = subprocess.run(command(place, "--dry-run"), check=True, capture_output=True, text=True)
-    assert json.loads(planned.stdout)["todo"] == 8
-    done = subprocess.run(command(place), check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["ran"] == 8
+    planned = call_cli(*arguments(place, "--dry-run"))
+    assert planned.code == 0, planned.err
+    assert planned.json["todo"] == 8
+    done = call_cli(*arguments(place))
+    assert done.code == 0, done.err
+    assert done.json["ran"] == 8
     check(place)
 
 
+@pytest.mark.usefixtures("tiny")
 def test_two_processes_share_the_cells_of_the_paper_s_setting(place: Path) -> None:
     """One command for each GPU, started together in one folder: each cell is run by one of them."""
-    both = [
-        subprocess.Popen(command(place), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)
-    ]
+    before = partial(be_tiny_there, place / "weights.safetensors")
+    both = [Forked(*arguments(place), before=before) for _ in range(2)]
     said = [process.communicate(timeout=300) for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     ran = [json.loads(out)["ran"] for out, _ in said]
     assert sum(ran) == 8, said
-    subprocess.run(command(place, "--render"), check=True, capture_output=True)
+    rendered = call_cli(*arguments(place, "--render"))
+    assert rendered.code == 0, rendered.err
     check(place)

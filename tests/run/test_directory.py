@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import ROOT, call_cli, run_cli, train
+from forks import Forked
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import locked
 from ltgcd.data.digits import digits_source
@@ -181,18 +182,8 @@ def test_two_updates_at_once_lose_nothing(tmp_path: Path) -> None:
     assert done.code == 0, done.err
     for name in "bc":
         np.savez(tmp_path / f"{name}.npz", x=x[:30] + random.randn(30, 8) * 0.1, ids=[f"{name}{i}" for i in range(30)])
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "ltgcd", "update", str(tmp_path / "run"), str(tmp_path / f"{name}.npz"), "--json"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for name in "bc"
-    ]
+    processes = [Forked("update", tmp_path / "run", tmp_path / f"{name}.npz", "--json") for name in "bc"]
     codes = [process.wait() for process in processes]
-    for process in processes:
-        process.communicate()
     assert sorted(codes) in ([0, 0], [0, 2])
     ids = set(Run(tmp_path / "run").assignments().column("id").to_pylist())
     for name, code in zip("bc", codes, strict=True):

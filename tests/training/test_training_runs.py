@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import socket
-import subprocess
 import sys
 import time
 import types
@@ -21,7 +19,8 @@ import torch
 from tests.training.test_baselines import BASELINES, SMALL, problem_of
 from tests.training.test_loop import SHORT, StopHere
 
-from conftest import ROOT, call_cli, train
+from conftest import call_cli, train
+from forks import Forked
 from ltgcd import CategoryDiscovery
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Source
@@ -52,15 +51,8 @@ def call_training(source: Path, run: Path, *options: str) -> dict[str, Any]:
     return done.json
 
 
-def start_training(source: Path, run: Path, *options: str, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "ltgcd", *training(source, run, *options)],
-        env={**os.environ, **environment},
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start_training(source: Path, run: Path, *options: str, **environment: str) -> Forked:
+    return Forked(*training(source, run, *options), **environment)
 
 
 def epochs_done(run: Path) -> int:
@@ -68,7 +60,7 @@ def epochs_done(run: Path) -> int:
     return len(path.read_text().splitlines()) if path.is_file() else 0
 
 
-def wait_for(condition, process: subprocess.Popen[str], seconds: float = 90) -> None:
+def wait_for(condition, process: Forked, seconds: float = 90) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, process.communicate()
@@ -122,7 +114,7 @@ def test_a_plain_density_is_no_news(digits, tmp_path):
     assert not any("density" in sentence for sentence in said)
 
 
-def start_two(source: Path, run: Path, *options: str) -> list[subprocess.Popen[str]]:
+def start_two(source: Path, run: Path, *options: str) -> list[Forked]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
