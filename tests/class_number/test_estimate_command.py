@@ -20,7 +20,7 @@ from ltgcd.common.errors import InputError
 from ltgcd.report.k_plot import k_plotter
 
 
-def call_cli(*arguments: object) -> tuple[int, str, str]:
+def run_cli(*arguments: object) -> tuple[int, str, str]:
     done = CliRunner().invoke(app, [str(a) for a in arguments])
     return done.exit_code, done.stdout, done.stderr
 
@@ -54,7 +54,7 @@ def test_what_the_command_says_in_words(tmp_path: Path) -> None:
     x, y, _ = blobs(6, 3)
     np.savez(tmp_path / "b.npz", x=x, y=y)
     got = estimate_k(x, y)
-    code, out, _ = call_cli("estimate-k", tmp_path / "b.npz")
+    code, out, _ = run_cli("estimate-k", tmp_path / "b.npz")
     assert code == 0
     assert f"Estimated number of classes: {got.k}, 90 % interval {got.low} to {got.high} (6 known)." in out
     assert f"About {got.evidence['known_share']:.0%} of the unlabelled items belong to known classes." in out
@@ -65,7 +65,7 @@ def test_the_curve_as_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     x, y, _ = blobs(6, 3)
     np.savez(tmp_path / "b.npz", x=x, y=y)
-    code, out, _ = call_cli("estimate-k", tmp_path / "b.npz", "--plot", tmp_path / "new" / "k.svg", "--json")
+    code, out, _ = run_cli("estimate-k", tmp_path / "b.npz", "--plot", tmp_path / "new" / "k.svg", "--json")
     assert code == 0
     result = json.loads(out)
     assert result["plot"] == str(tmp_path / "new" / "k.svg")
@@ -90,7 +90,7 @@ def test_a_picture_of_one_point_or_of_equal_scores(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["k.gif", "k", "folder.png"])
 def test_a_picture_that_can_not_be_drawn_is_refused_before_the_work(name: str, tmp_path: Path) -> None:
     (tmp_path / "folder.png").mkdir()
-    code, _, error = call_cli("estimate-k", tmp_path / "not-there.npz", "--plot", tmp_path / name)
+    code, _, error = run_cli("estimate-k", tmp_path / "not-there.npz", "--plot", tmp_path / name)
     assert code == 2
     assert ".png or .svg" in error or "is a folder" in error
 
@@ -106,17 +106,17 @@ def test_without_matplotlib_one_sentence(tmp_path: Path) -> None:
 def test_labels_that_show_nothing_are_said_everywhere(tmp_path: Path) -> None:
     x, y, _ = blobs(8, 12)
     np.savez(tmp_path / "one.npz", x=x, y=np.where(y == 0, 0, -1))
-    code, out, _ = call_cli("estimate-k", tmp_path / "one.npz")
+    code, out, _ = run_cli("estimate-k", tmp_path / "one.npz")
     assert code == 0
     assert "Careful: it takes two classes" in out
-    code, _, messages = call_cli("train", tmp_path / "one.npz", "--epochs", 1, "--out", tmp_path / "run")
+    code, _, messages = run_cli("train", tmp_path / "one.npz", "--epochs", 1, "--out", tmp_path / "run")
     assert code == 0
     assert "careful with the" in messages
-    assert call_cli("report", tmp_path / "run", "--source", tmp_path / "one.npz")[0] == 0
+    assert run_cli("report", tmp_path / "run", "--source", tmp_path / "one.npz")[0] == 0
     assert "it takes two classes" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_a_ceiling_that_was_reached_is_said(tmp_path: Path) -> None:
     x, y, _ = blobs(6, 8)
     np.savez(tmp_path / "b.npz", x=x, y=y)
-    assert "raise --k-max" in call_cli("estimate-k", tmp_path / "b.npz", "--k-max", 8)[1]
+    assert "raise --k-max" in run_cli("estimate-k", tmp_path / "b.npz", "--k-max", 8)[1]
