@@ -141,7 +141,7 @@ def arguments(photos: Path) -> tuple[object, ...]:
 
 def test_the_quality_decides_backbone_and_size_unless_they_are_given(photos: Path, tmp_path: Path) -> None:
     both = "efficientnet_lite0+efficientnet_lite2"
-    assert Embedding().model("image") == ("efficientnet_lite2", 128)
+    assert Embedding().model("image") == ("efficientnet_lite2", 192)
     assert Embedding(quality="quick").model("image") == ("efficientnet_lite2", 128)
     assert Embedding(quality="best").model("image") == (both, 260)
     assert Embedding(quality="best", image_size=64).model("image") == (both, 64)
