@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ltgcd.graph.communities import SMALLEST, communities, community_centres, starting_clusters
+from ltgcd.graph.communities import SMALLEST, _means_so_far, communities, community_centres, starting_clusters
 from ltgcd.graph.knn import knn_graph
 from ltgcd.graph.whitening import normalise
 
@@ -150,3 +150,27 @@ def test_the_seed_decides_and_the_names_of_known_classes_do_not() -> None:
     assert np.array_equal(a, starting_clusters(x, y, 2, 4, "communities", 1))
     swapped = starting_clusters(x, np.where(y >= 0, 1 - y, -1), 2, 4, "communities", 1)
     assert np.array_equal(np.array([1, 0, 2, 3])[a], swapped)
+
+
+def test_what_was_found_of_a_class_counts_like_two_labels_of_it() -> None:
+    """By hand: class 0 has a label at (1, 0) and 100 found items at (0, 1); 1 three labels and one found; 2 none."""
+    rows = [((1, 0), 0, -1), *[((0, 1), -1, 0)] * 100, *[((0, 1), 1, -1)] * 3, ((1, 0), -1, 1), *[((1, 0), -1, 2)] * 4]
+    white, y, found = (np.array(column) for column in zip(*rows, strict=True))
+    means = _means_so_far(white.astype(np.float32), y, found, 4)
+    assert np.allclose(means, [[1 / 3, 2 / 3], [1 / 4, 3 / 4], [1, 0], [0, 0]])
+
+
+def test_a_category_does_not_become_the_one_item_that_was_confirmed_of_it() -> None:
+    """Two novel categories; somebody confirms an item of the first that lies beside the second."""
+    rng = np.random.RandomState(0)
+    kind = np.repeat([0, 1, 2], 60)
+    white = normalise((4 * np.eye(8)[kind] + 0.5 * rng.randn(180, 8)).astype(np.float32))
+    odd = 60
+    white[odd] = normalise(0.45 * np.eye(8, dtype=np.float32)[1:2] + 0.55 * np.eye(8, dtype=np.float32)[2:3])
+    y = np.where(kind == 0, 0, -1)
+    y[odd] = 1
+    already = np.where(kind == 1, 1, np.where(kind == 2, 2, -1))
+    already[odd] = -1
+    found = starting_clusters(white, y, 2, 3, "communities", 0, given=already)
+    assert found is not None
+    assert (found == kind).all()

@@ -35,7 +35,7 @@ def test_constraints_by_hand(small: Review) -> None:
     said = constraints(small, source)
     assert said.labelled.tolist() == [0, 1] and said.started.tolist() == [2, 3]
     assert said.y.tolist() == [0, -1, 1, -1, -1, -1, -1, -1, -1, -1]
-    assert said.start.tolist() == [-1, -1, -1, -1, 0, 0, 0, 1, 1, -1], "an unsure item is no start of its category"
+    assert said.start.tolist() == [-1, -1, -1, -1, 2, 2, 2, 3, 3, -1], "an unsure item is no start of its category"
     after = replay(
         small,
         [
@@ -52,7 +52,7 @@ def test_constraints_by_hand(small: Review) -> None:
     assert said.y.tolist() == [0, 0, -1, -1, -1, -1, 1, -1, -1]
     # bee has no label any more, but an item; 5 and 9 went to their runner-up, novel-002.
     assert said.started.tolist() == [1, 2, 4]
-    assert said.start.tolist() == [-1, -1, 0, 2, -1, 1, -1, -1, -1]
+    assert said.start.tolist() == [-1, -1, 2, 4, -1, 3, -1, 1, -1], "of novel-002 more is there than what is confirmed"
     rows, classes = said.forbidden
     assert rows.tolist() == [4, 8] and classes.tolist() == [3, 3], "positions: of item 5 and 9, and of novel-001"
     rows, classes = said.placed

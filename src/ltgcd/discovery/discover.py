@@ -156,11 +156,11 @@ def _class_number(task: Task, config: DiscoveryConfig, hooks: Hooks) -> tuple[in
 
 
 def _start(task: Task, order: ContentOrder) -> NDArray[np.int64] | None:
-    """Categories that people have looked at, in the order of the content and behind the known classes."""
+    """Class (N,) that each item is in by an earlier answer, in the order of the content and with its numbers."""
     if task.hints is None:
         return None
     start = task.hints.start[order.rows]
-    return np.where(start == UNLABELLED, UNLABELLED, task.n_old + start).astype(np.int64)
+    return np.where(start < task.n_old, order.labels(np.minimum(task.hints.start, task.n_old - 1)), start)
 
 
 def _clustered(problem: Problem, config: DiscoveryConfig) -> Discovery:

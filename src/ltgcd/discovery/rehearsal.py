@@ -195,6 +195,8 @@ def rehearse(
         Processes that train together.
     """
     novel_share = float((labels[problem.y == UNLABELLED] >= problem.n_old).mean())
+    if problem.start is not None:  # a class that is hidden must not be found where an earlier answer had put it
+        problem = problem._replace(start=np.where(problem.start < problem.n_old, UNLABELLED, problem.start))
     sample = sample_for_rehearsals(problem, labels)
     if sample is not None:
         notify(f"rehearsals are on {len(sample.rows):,} of the {len(labels):,} items, a share of every class")

@@ -31,14 +31,15 @@ class Hints(NamedTuple):
     Attributes
     ----------
     start : ndarray of int64, shape (N,)
-        Novel categories that are there already: 0 … S − 1, -1 for an item that is in none of them.
+        Class that each unlabelled item is in already: a known one, or n_old … n_old + S − 1 for the novel categories
+        that are there; -1 for an item that is in none of them.
     n_start : int
-        Their number, S.
+        The number of these categories, S.
     forbidden : tuple of ndarrays of int64, each of shape (M,)
-        Rows, and the class that each of them is not of: a known class, or n_old + a category of `start`.
+        Rows, and the class that each of them is not of: numbered in the same way.
     placed : tuple of ndarrays of int64, each of shape (P,)
         Rows that a person put somewhere without confirming them one by one (a part of a split, say), and the class that
-        each of them was put into: numbered as in `forbidden`.
+        each of them was put into: numbered in the same way.
     calibrations : Calibrations or None
         What confidences were worth in the earlier answer, where nothing is rehearsed.
     """

@@ -4,7 +4,7 @@
 confirmed items                 labels: their classes are known to the fit, and they never move
 a class with a name             known, whatever its number
 merged classes                  one class
-parts of a split                categories that the fit begins from, like all that nobody has touched
+the items of a category         where it begins, beside what is confirmed of it; also the parts of a split
 "not this class"                that probability is 0 for the item
 "never merge"                   two categories with a start of their own; never proposed as one again
 junk                            in no training and no count
@@ -52,7 +52,8 @@ class Constraints(NamedTuple):
     labelled : ndarray of int64, shape (L,)
         Codes of the classes that have labelled or confirmed items.
     start : ndarray of int64, shape (n,)
-        Category that each item begins in as a position in `started`, -1 for none.
+        Class that each item without a label begins in: a position in `labelled`, or L + one in `started`; -1 for none,
+        and in classes that came with labels.
     started : ndarray of int64, shape (S,)
         Codes of the other classes that have items.
     forbidden : tuple of ndarrays of int64, each of shape (M,)
@@ -148,14 +149,17 @@ def constraints(review: Review, source: NDArray[np.int64]) -> Constraints:
     labelled = np.unique(code[is_labelled])
     started = np.setdiff1d(code, labelled)
     kept = core(code, ~review.unsure[rows])
-    start = np.where(np.isin(kept, started) & (kept != UNLABELLED), np.searchsorted(started, kept), UNLABELLED)
     y = np.where(is_labelled, np.searchsorted(labelled, code), UNLABELLED).astype(np.int64)
-    position = np.full(review.next_code, UNLABELLED, dtype=np.int64)  # of each code among all of these classes
+    position = np.full(review.next_code + 1, UNLABELLED, dtype=np.int64)  # of each code among all of these classes
     position[np.concatenate([labelled, started])] = np.arange(len(labelled) + len(started))
+    # A class that came with labels begins at these; what was found of any other is where it begins, beside what is
+    # confirmed of it. The last position is that of no class.
+    start = np.where(np.isin(code, code[from_source]), UNLABELLED, position[kept])
+    start[is_labelled] = UNLABELLED
     moved = (code != review.resolve(_base_codes(review)[rows])) & ~is_labelled & ~review.unsure[rows]
     placed = np.flatnonzero(moved).astype(np.int64), position[code[moved]]
     forbidden = _forbidden(review, rows, position, y)
-    return Constraints(rows, y, labelled, start.astype(np.int64), started, forbidden, placed)
+    return Constraints(rows, y, labelled, start, started, forbidden, placed)
 
 
 def _base_codes(review: Review) -> NDArray[np.int64]:

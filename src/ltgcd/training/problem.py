@@ -29,8 +29,9 @@ class Problem(NamedTuple):
     tail : torch.nn.Module or None
         The last stage that they go into, with the pretrained weights.
     start : ndarray of int64, shape (N,), or None
-        Categories n_old … n_old + S − 1 that the items are in when it begins, where people have looked at an earlier
-        answer; -1 for an item that is free. The others are looked for.
+        Class that each unlabelled item is in when it begins, where people have looked at an earlier answer: a known
+        one, or one of the categories n_old … n_old + S − 1 that are there; -1 for an item that is free. Further classes
+        are looked for.
     """
 
     x: NDArray[np.float32]
