@@ -55,7 +55,6 @@ class Oracle:
     refits: Sequence[int] = ()
     tools: bool = True  # parts; without them, categories come by size
     seen: set[int] = field(default_factory=set)
-    remembered: dict[int, int] = field(default_factory=dict)  # the category that a class was seen in
 
     def review(self) -> None:
         """Until the budget is spent, or nothing is left to do. What was not looked at yet comes first."""
@@ -156,7 +155,7 @@ class Oracle:
         desk, name, new, rows = self.desk, self.truth.names[other], self.desk.review.next_code, np.concatenate(parts)
         shown, cost = self.confirmed(parts, other)
         beside = next((one for one in desk.alike(code, parts[0]) if self.shows(one, other)), None)
-        home = beside if beside is not None else self.home_of(other)
+        home = beside if beside is not None else desk.code_of(name)
         events: list[Event] = [{"op": "split", "code": code, "parts": [rows.tolist()]}]
         if home is None:
             home = new
@@ -176,12 +175,6 @@ class Oracle:
     def is_mostly(self, rows: NDArray[np.int64], main: int) -> bool:
         """Whether most of some rows are of a class."""
         return bool((self.truth.y[rows] == main).mean() >= PART)
-
-    def home_of(self, main: int) -> int | None:
-        """The class of that name, else the category that it was seen in and that is still there."""
-        held = self.desk.code_of(self.truth.names[main])
-        seen_in = self.remembered.get(main)
-        return seen_in if held is None and seen_in in self.desk.described.names else held
 
     # ------------------------------------------------------------ what is one class
 
