@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +22,7 @@ from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection, Source, Truth
 from ltgcd.data.items import ImageBytes, ImageFiles, ParquetImages, Texts, Vectors
 from ltgcd.data.labels import label_names, names_of, sorted_names
-from ltgcd.data.npz import write_npz
+from ltgcd.data.npz import read_npz, write_npz
 from ltgcd.data.sources import Columns, read_source, write_source
 from ltgcd.run.directory import Run
 
@@ -202,6 +204,22 @@ def test_another_truth_changes_no_label(npz, tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------- round trips
+
+
+def test_an_array_with_any_broken_byte_in_its_header_is_a_sentence_or_is_read(tmp_path: Path) -> None:
+    """Numpy reads the header as Python, which fails in many ways: of an open bracket an error of tokens is left."""
+    plain = io.BytesIO()
+    np.save(plain, np.zeros((4, 2), np.float32))
+    whole, path, refused = plain.getvalue(), tmp_path / "x.npz", 0
+    for at in range(128):
+        for byte in b"([{'\"\\\n \x00\xff":
+            with zipfile.ZipFile(path, "w") as archive:
+                archive.writestr("x.npy", whole[:at] + bytes([byte]) + whole[at + 1 :])
+            try:
+                read_npz(path)
+            except InputError:
+                refused += 1
+    assert refused > 600
 
 
 def test_round_trip_of_every_kind_of_item(tmp_path: Path, image_folder: Path) -> None:
