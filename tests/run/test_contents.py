@@ -120,6 +120,14 @@ def test_no_command_answers_from_a_foreign_file(made: Path, run: Path, tmp_path:
     assert not problems(run)
 
 
+def test_features_that_are_gone_are_missed_where_an_answer_would_have_used_them(run: Path) -> None:
+    whole = ltgcd("evaluate", run, "--json")
+    (run / "items.npz").unlink()
+    done = ltgcd("evaluate", run, "--json")
+    assert json.loads(whole.out)["oracle"] and json.loads(done.out)["oracle"] is None
+    assert "missing" not in whole.err and "items.npz is missing" in done.err
+
+
 @pytest.mark.parametrize("lines", [1, 3])
 def test_lines_that_are_cut_from_the_curves_are_noticed(run: Path, lines: int) -> None:
     path = run / "metrics.jsonl"

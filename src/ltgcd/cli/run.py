@@ -267,7 +267,7 @@ def evaluate(
                 "or give them with a file of predictions."
             )
         if run.is_dir():
-            return evaluate_run(Run.open(run), oracle=True, base=source).as_dict()
+            return evaluate_run(Run.open(run), oracle=True, base=source, notify=status).as_dict()
         if source is not None:
             raise InputError("--source goes with a run; the embeddings of a file of predictions are given by --truth.")
         return evaluate_predictions(run, truth, n_old).as_dict()

@@ -120,6 +120,10 @@ class Contents:
             time.sleep(PAUSE)
         return path
 
+    def is_missing(self, path: Path) -> bool:
+        """Whether the run wrote a file there that is gone."""
+        return self._name(path) in (self.read() or {}) and not path.is_file()
+
     def is_other(self, path: Path) -> bool:
         """Whether a file is there that is not the one which the run wrote."""
         return self._disagreement(path) is not None

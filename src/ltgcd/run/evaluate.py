@@ -13,10 +13,11 @@ from ltgcd.common.files import read_metadata
 from ltgcd.evaluation.metric import Evaluation, evaluate_assignments
 from ltgcd.run.directory import Run
 from ltgcd.run.items import Features
+from ltgcd.run.train import Notify, silent
 from ltgcd.run.update import features_of_run
 
 
-def evaluate_run(run: Run, *, oracle: bool = False, base: Path | None = None) -> Evaluation:
+def evaluate_run(run: Run, *, oracle: bool = False, base: Path | None = None, notify: Notify = silent) -> Evaluation:
     """Every figure of a finished run.
 
     Parameters
@@ -27,6 +28,8 @@ def evaluate_run(run: Run, *, oracle: bool = False, base: Path | None = None) ->
         Whether also what the true class means would give on its features, as far as they are at hand.
     base : path, optional
         Embeddings of the run's items, for a run that does not keep them.
+    notify : callable
+        Told in a sentence if features that the run did keep are gone.
     """
     labels = run.labels()
     if labels.truth is None:
@@ -38,6 +41,8 @@ def evaluate_run(run: Run, *, oracle: bool = False, base: Path | None = None) ->
     x = None
     if oracle and (base is not None or run.features() is not None):
         x = Features(ids, features_of_run(run, table, base)).of(labels.truth.ids, run)
+    elif oracle and run.contents.is_missing(run.files.features):
+        notify(f"{run.files.features} is missing, so nothing is said of true class means; 'ltgcd check' tells more")
     try:
         return evaluate_assignments(labels.truth, labelled_ids, ids, predicted, k=class_count(table), x=x)
     except InputError as error:
