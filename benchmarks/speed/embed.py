@@ -119,7 +119,7 @@ source = read_source(sys.argv[1])
 embed(source, load_backbone(NAME, image_size=64), sys.argv[2])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """
-    from ltgcd.data.sources import write_source
+    from ltgcd.data.write_source import write_source
 
     with tempfile.TemporaryDirectory() as folder:
         base = photos(1000)

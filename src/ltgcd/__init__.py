@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from ltgcd.class_number.estimate import KEstimate, estimate_k
     from ltgcd.common.errors import InputError
     from ltgcd.data.collection import Collection, Source, Truth
-    from ltgcd.data.sources import read_source, write_source
+    from ltgcd.data.sources import read_source
     from ltgcd.data.splits import SplitConfig, draw_split
+    from ltgcd.data.write_source import write_source
     from ltgcd.discovery.discover import Discovery, discover
     from ltgcd.discovery.task import Task, configure
     from ltgcd.estimator import CategoryDiscovery
@@ -68,7 +69,7 @@ _HOME = {
     "load_backbone": "features.backbones",
     "open_features": "features.cache",
     "read_source": "data.sources",
-    "write_source": "data.sources",
+    "write_source": "data.write_source",
 }
 
 __all__ = [

@@ -19,7 +19,7 @@ from conftest import call_cli, cpu_of_children, run_cli
 from ltgcd.cli import GROUPS, app
 from ltgcd.cli.doctor import advice
 from ltgcd.data.digits import digits_source
-from ltgcd.data.sources import write_source
+from ltgcd.data.write_source import write_source
 
 
 def test_demo_runs_from_nothing(tmp_path: Path) -> None:

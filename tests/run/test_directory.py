@@ -18,7 +18,8 @@ from forks import Forked
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import locked
 from ltgcd.data.digits import digits_source
-from ltgcd.data.sources import read_source, write_source
+from ltgcd.data.sources import read_source
+from ltgcd.data.write_source import write_source
 from ltgcd.run import paths
 from ltgcd.run.directory import Run
 from ltgcd.run.paths import files_of

@@ -18,7 +18,7 @@ import ltgcd
 from conftest import Result, call_cli
 from ltgcd.data.collection import Source
 from ltgcd.data.digits import digits_source
-from ltgcd.data.sources import write_source
+from ltgcd.data.write_source import write_source
 from ltgcd.run.directory import Run
 
 Rows = dict[str, tuple[str, str, float]]  # name, status, confidence by item

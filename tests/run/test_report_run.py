@@ -18,7 +18,7 @@ from ltgcd.common.files import with_metadata
 from ltgcd.data.collection import Collection, Source, Truth
 from ltgcd.data.digits import digits_source
 from ltgcd.data.items import Texts, Vectors
-from ltgcd.data.sources import write_source
+from ltgcd.data.write_source import write_source
 from ltgcd.run.directory import Run
 from ltgcd.run.report import report_run
 

@@ -25,7 +25,8 @@ from ltgcd import CategoryDiscovery
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Source
 from ltgcd.data.digits import digits_source
-from ltgcd.data.sources import read_source, write_source
+from ltgcd.data.sources import read_source
+from ltgcd.data.write_source import write_source
 from ltgcd.features.backbones import load_backbone
 from ltgcd.features.cache import open_features
 from ltgcd.features.embed import embed

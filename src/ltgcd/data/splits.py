@@ -26,7 +26,8 @@ from ltgcd.data.datasets.base import Pool, class_order
 from ltgcd.data.items import Vectors
 from ltgcd.data.labels import names_of
 from ltgcd.data.parquet import parquet_file
-from ltgcd.data.sources import labels_table, read_source, write_manifest, write_source
+from ltgcd.data.sources import read_source
+from ltgcd.data.write_source import labels_table, write_manifest, write_source
 
 Preset = Literal["paper-counts", "text-literal", "bacon", "gcd", "natural"]
 LabelSampling = Literal["per-class", "instance"]

@@ -29,7 +29,7 @@ from ltgcd.common.files import atomic_path, with_metadata
 from ltgcd.common.progress import progress
 from ltgcd.data.collection import UNLABELLED, Collection, Source
 from ltgcd.data.items import Kind, Vectors
-from ltgcd.data.sources import write_embeddings, write_manifest
+from ltgcd.data.write_source import write_embeddings, write_manifest
 from ltgcd.engine.ray_cluster import check_cluster
 from ltgcd.engine.shards import map_shards
 from ltgcd.engine.threads import torch_threads

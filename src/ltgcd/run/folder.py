@@ -17,7 +17,7 @@ from ltgcd.common.files import LOCK, checksum_rows, is_temporary, locked, read_m
 from ltgcd.common.outputs import check_folder
 from ltgcd.data.collection import Source
 from ltgcd.data.parquet import parquet_file
-from ltgcd.data.sources import labels_table
+from ltgcd.data.write_source import labels_table
 from ltgcd.features.cache import is_feature_folder
 from ltgcd.run.contents import Contents
 from ltgcd.run.files import DAMAGED, features_checksum, read_toml, versions, write_toml

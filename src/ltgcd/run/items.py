@@ -36,7 +36,8 @@ from ltgcd.data.items import (
 )
 from ltgcd.data.parquet import image_column, parquet_file, read_parquet, read_table
 from ltgcd.data.regular_files import is_regular
-from ltgcd.data.sources import read_source, write_embeddings, write_manifest
+from ltgcd.data.sources import read_source
+from ltgcd.data.write_source import write_embeddings, write_manifest
 
 NOWHERE = "\0"  # the path of an image that is not in a source: no file can have it
 

@@ -27,7 +27,8 @@ from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
 from ltgcd.data.content_ids import content_digests
 from ltgcd.data.items import Vectors
 from ltgcd.data.labels import codes_of, names_of
-from ltgcd.data.sources import labels_table, read_source
+from ltgcd.data.sources import read_source
+from ltgcd.data.write_source import labels_table
 from ltgcd.discovery.assignments import core
 from ltgcd.discovery.classes import Classes, table_of
 from ltgcd.discovery.extend import extend
