@@ -130,8 +130,9 @@ def _work(
     prepare()
     world = World(folder.parent / "world")  # the workers share it: what one has made, the others need not
     trial = seed * 1_000_000 + number
+    parent = multiprocessing.parent_process()
     for kind in _kinds(seed, number, workers, kinds, most):
-        if time.time() > until:
+        if time.time() > until or (parent is not None and not parent.is_alive()):
             break
         started = time.perf_counter()
         tried, failure = one(kind, trial, folder / "trial", world)
