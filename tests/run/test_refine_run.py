@@ -365,6 +365,14 @@ def test_labels_that_another_tool_rewrote_after_a_refine_are_not_taken_for_those
             look()
 
 
+def test_without_the_labels_a_reviewed_run_predicts_nothing(run: Run) -> None:
+    """The first model is still there, with other numbers and names than the one that counts."""
+    said(run, "id,label\ni0,bee\n")
+    run.files.assignments.unlink()
+    with pytest.raises(InputError, match=r"assignments\.parquet is missing; restore it"):
+        load_run_model(run)
+
+
 def test_relabel_beside_a_writer_that_takes_long_is_refused_and_keeps_nothing(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -135,6 +135,8 @@ class FittedRun(RunFolder):
         """The assignments as the file holds them."""
         path = self.files.assignments
         if not path.is_file():
+            if self.contents.is_missing(path):
+                raise InputError(f"{path} is missing; restore it ('ltgcd check {self}' tells what can be rebuilt).")
             raise InputError(f"{self} has no {path.name} yet; finish the run first.")
         table = read_parquet(path)
         if missing := set(ASSIGNMENT_COLUMNS) - set(table.column_names):

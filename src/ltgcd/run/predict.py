@@ -143,8 +143,9 @@ def load_run_model(run: Run, weights: Path | None = None) -> RunModel:
     except InputError as error:
         raise InputError(f"{run}: {error}") from error
     noted = run.assignments_note()
-    if run.finished or run.has_updates:
-        # Without the table, or in one that another tool rewrote, nothing says which updates there were.
+    if run.finished or run.has_updates or run.states():
+        # Without the table, or in one that another tool rewrote, nothing says which updates there were, which fit
+        # counts and what people have called its classes.
         run.assignments()
         run.class_count()
     codes = [np.asarray(note.get("codes", range(fitted.k)), dtype=np.int64)]
