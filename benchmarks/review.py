@@ -1,15 +1,20 @@
 """What is an action of a reviewer worth? One who knows the truth reviews discoveries and pays for every key.
 
-    python benchmarks/review.py --work ltgcd-bench [--only banking77:0 …] [--actions 300]
+    python benchmarks/review.py --work ltgcd-bench [--only banking77:0 …] [--actions 300] [--hidden]
 
 Three ways beside ours (`ltgcd.bench.reviewer`): single items at random, the least sure single items, both with the same
 refits; categories in the order of their size without parts or refits. Features, discoveries and finished
 simulations are kept in the work folder; remove ``review.jsonl`` there when the code has changed.
+
+With ``--hidden`` a set is its labelled items alone, of which half of the classes and half of the other labels are
+hidden: what is chosen there has seen no label of D^u. Data seed 20 is none that is reported, and the given seed decides
+what is hidden. These sets are smaller: 80 actions there are as many for an item as 300 are in the whole.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -22,7 +27,8 @@ from ltgcd.bench.review_desk import Desk, Material
 from ltgcd.bench.review_scores import Truth, label_single_items, scores
 from ltgcd.bench.reviewer import Oracle
 from ltgcd.bench.tables import cell_of, read_settings, read_tables
-from ltgcd.data.collection import positions
+from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
+from ltgcd.data.collection import Truth as SourceTruth
 from ltgcd.discovery.task import configure
 from ltgcd.review.state import Review
 from ltgcd.run.directory import Run
@@ -32,10 +38,14 @@ from ltgcd.run.train import train_run, vectors
 
 HERE = Path(__file__).parent
 SETS = {"banking77": "class_number_grid", "plankton": "main", "cifar100": "main", "clinc150": "class_number_grid"}
+SETS |= {"cub200": "ssb"}
 TITLES = {"banking77": "BANKING77", "plankton": "plankton", "cifar100": "CIFAR-100-LT λ = 10", "clinc150": "CLINC150"}
+TITLES |= {"cub200": "CUB-200"}
+CHOOSING = 20  # data seed of what is chosen on
 REPORTED = [f"{name}:{seed}" for seed in range(3) for name in ("banking77", "plankton", "cifar100")]
-STEPS = (0, 25, 50, 100, 150, 200, 300, 500)
+STEPS = (0, 25, 40, 50, 80, 100, 150, 200, 300, 500)
 REFITS = (100, 200, 300, 400, 500)
+REFITS_HIDDEN = (40, 80)
 WAYS = {
     "review": "the review loop",
     "random": "single items at random",
@@ -49,14 +59,17 @@ DASHES = {"review": "-", "random": (0, (1, 1)), "least-sure": (0, (4, 2)), "size
 # ---------------------------------------------------------------- one simulation
 
 
-def begun(workshop: Workshop, name: str, seed: int, rehearsals: int) -> tuple[Review, Material, Truth]:
+def begun(workshop: Workshop, name: str, seed: int, rehearsals: int, hidden: bool) -> tuple[Review, Material, Truth]:
     """A discovery to be reviewed, what it was made from, and the truth; one that is there is not made again."""
     table = read_tables(HERE / "tables")[SETS[name]]
-    column = next(c for c in table.columns if c.id == name)
-    cell = cell_of(table, column, table.rows[0], workshop.settings, None, "frozen", seed)
+    column = next(c for c in table.columns if c.name == name)
+    cell = cell_of(table, column, table.rows[0], workshop.settings, None, "frozen", CHOOSING if hidden else seed)
     source = workshop.prepared(cell).source
     config = configure(rehearsals=rehearsals, random_state=seed)
-    run = Run(workshop.work / "runs" / f"review-{name}-{seed}")
+    run = Run(workshop.work / "runs" / f"review-{name}-{seed}{'-hidden' if hidden else ''}")
+    if hidden:
+        source, k = with_hidden_classes(source.collection, seed)
+        config = dataclasses.replace(config, k=k)
     train_run(source, run.folder, config, notify=workshop.notify)
     review = RunReview.open(run).review
     ids, held, truth = review.base.column("id").combine_chunks(), source.collection, source.truth
@@ -66,10 +79,25 @@ def begun(workshop: Workshop, name: str, seed: int, rehearsals: int) -> tuple[Re
     return review, material, Truth(truth.y_true[positions(ids, truth.ids, run.folder, "remove it")], truth.class_names)
 
 
-def simulated(review: Review, material: Material, truth: Truth, way: str, actions: int) -> dict[str, Any]:
+def with_hidden_classes(collection: Collection, seed: int) -> tuple[Source, int]:
+    """The labelled items alone, with half of the classes and half of the other labels hidden; and the classes."""
+    random, rows = np.random.RandomState(100 + seed), np.flatnonzero(collection.y != UNLABELLED)
+    classes, y = np.unique(collection.y[rows], return_inverse=True)
+    order = np.argsort(random.permutation(len(classes)))
+    y, n_old = order[y], len(classes) // 2
+    names = tuple(np.array(collection.class_names)[classes][np.argsort(order)].tolist())
+    shown = np.where((y < n_old) & (random.rand(len(y)) < 0.5), y, UNLABELLED)
+    some = collection.select(rows)
+    held = Collection(some.ids, some.items, shown, names[:n_old])
+    return Source(held, SourceTruth(some.ids, y, names, n_old)), len(classes)
+
+
+def simulated(
+    review: Review, material: Material, truth: Truth, way: str, actions: int, refitted: tuple[int, ...] = REFITS
+) -> dict[str, Any]:
     """The figures at every step of a way to spend some actions, and what they were spent on."""
     steps = [step for step in STEPS if step <= actions]
-    refits = [step for step in REFITS if step <= actions]
+    refits = [step for step in refitted if step <= actions]
     found: dict[int, dict[str, float]] = {}
     labelled = material.source >= 0
 
@@ -124,7 +152,7 @@ def table_of(lines: list[dict[str, Any]]) -> str:
                 }
                 for row in rows
             }
-        for step in (300, 500):
+        for step in (80, 300, 500):
             both = [
                 s for s in seeds if all(step in gains.get((way, s), {}) for way in ("review", "random", "least-sure"))
             ]
@@ -176,9 +204,10 @@ def main() -> None:
     parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=WAYS)
     parser.add_argument("--actions", type=int, default=500)
     parser.add_argument("--rehearsals", type=int, default=4, help="of the discovery that is reviewed")
+    parser.add_argument("--hidden", action="store_true", help="on labelled items alone, to choose")
     parser.add_argument("--draw", action="store_true", help="write the table and the figure of what was simulated")
     options = parser.parse_args()
-    kept = options.work / "review.jsonl"
+    kept = options.work / ("review-hidden.jsonl" if options.hidden else "review.jsonl")
     options.work.mkdir(parents=True, exist_ok=True)
     workshop = Workshop(options.work, None, read_settings(HERE / "tables"), lambda said: print(said, flush=True))
     for one in [] if options.draw else options.only:
@@ -186,11 +215,11 @@ def main() -> None:
         lines = [json.loads(line) for line in kept.read_text().splitlines()] if kept.is_file() else []
         done = {(line["dataset"], line["seed"], line["way"]) for line in lines if line["actions"] >= options.actions}
         ways = [way for way in options.ways if (name, int(seed), way) not in done]
-        start = begun(workshop, name, int(seed), options.rehearsals) if ways else None
+        start = begun(workshop, name, int(seed), options.rehearsals, options.hidden) if ways else None
         for way in ways:
             assert start is not None
             began = time.perf_counter()
-            found = simulated(*start, way, options.actions)
+            found = simulated(*start, way, options.actions, REFITS_HIDDEN if options.hidden else REFITS)
             about = {"dataset": name, "seed": int(seed), "way": way, "actions": options.actions}
             with kept.open("a") as file:
                 file.write(
@@ -199,10 +228,11 @@ def main() -> None:
     last = {}
     for line in kept.read_text().splitlines() if kept.is_file() else []:
         held = json.loads(line)
-        if held["dataset"] != "clinc150":
+        if options.hidden or f"{held['dataset']}:{held['seed']}" in REPORTED:
             last[held["dataset"], held["seed"], held["way"]] = held
     told = table_of(list(last.values())).strip()
-    missing = [one for one in REPORTED if not any(f"{name}:{seed}" == one for name, seed, _ in last)]
+    wanted = [] if options.hidden else REPORTED
+    missing = [one for one in wanted if not any(f"{name}:{seed}" == one for name, seed, _ in last)]
     told += f"\n\nnot run yet: {', '.join(missing)}" if missing else ""
     print(told)
     if options.draw:
