@@ -290,6 +290,9 @@ def test_a_file_of_corrections(review: Review, tmp_path: Path) -> None:
     assert edits.counts == {
         "renamed": 1, "merged": 0, "created": 1, "moved": 2, "confirmed": 1, "cleared": 0, "junk": 1
     }  # fmt: skip
+    assert edits.new_classes == [{"name": "spider", "items": 1, "like": None}] and edits.stayed == 0
+    slip = edits_of(corrections(tmp_path, "id,label\ni4,novel-0O2\n"), review)
+    assert slip.new_classes == [{"name": "novel-0O2", "items": 1, "like": "novel-002"}]
     assert [(one["row"], one["reason"]) for one in edits.refused] == [
         (5, "no item has the id 'nobody'"),
         (7, "another row says something else about this item"),
@@ -305,7 +308,7 @@ def test_the_name_of_another_class_merges_and_an_empty_label_takes_back(review: 
     assert [row[2] for row in rows(after)[7:9]] == ["junk", "junk"]
     said = replay(review, edits_of(corrections(tmp_path, "id,label\ni4,bee\n"), review).events)
     back = edits_of(corrections(tmp_path, "id,label\ni4,\ni5,\n"), said)
-    assert back.counts["cleared"] == 1
+    assert back.counts["cleared"] == 1 and back.stayed == 1, "of i5 nobody had said anything"
     assert replay(said, back.events).table().equals(review.table())
 
 

@@ -82,7 +82,10 @@ BROKEN: dict[str, tuple[Callable[[Makers], Any], str]] = {
     "empty csv": (lambda m: m.text("m.csv", ""), "can't be read as a CSV"),
     "other separator": (lambda m: m.text("m.csv", "text|label\na|x\n"), "separate columns by commas"),
     "mixed labels": (lambda m: m.text("m.csv", "text,label\na,3\nb,cat\nc,\n"), "mixes label types"),
-    "no such column": (lambda m: m.text("m.csv", "name,label\na,x\nb,\n"), "neither a 'path' nor a 'text' column"),
+    "no such column": (
+        lambda m: m.text("m.csv", "name,label\na,x\nb,\n"),
+        "'label']); say which with --text-column, --label",
+    ),
     "missing files": (lambda m: m.text("m.csv", "path,label\na.png,cat\nb.png,\n"), "2 files that are not there"),
     "not UTF-8": (lambda m: m.text("m.csv", b"text,label\n\xff\xfe,x\nb,\n"), "UTF-8"),
     "labels of ghosts": (lambda m: m.labels("id,label\nghost.png,cat\n"), "not in the source"),

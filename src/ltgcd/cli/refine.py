@@ -37,8 +37,8 @@ def relabel(
     \b
     Examples:
       ltgcd relabel runs/plankton corrections.csv
-      ltgcd export runs/plankton --format csv --out labels.csv     # edit it, then:
-      ltgcd relabel runs/plankton labels.csv
+      ltgcd export runs/plankton --format csv --out labels.csv
+      ltgcd relabel runs/plankton labels.csv         # after you have edited it
       ltgcd relabel runs/plankton --undo
       ltgcd relabel runs/plankton --undo 3
     """
@@ -65,8 +65,16 @@ def relabel(
             kinds = ("renamed", "merged", "created", "moved", "confirmed", "cleared", "junk")
             said = ", ".join(f"{result[kind]:,} {kind}" for kind in kinds if result[kind])
             print(f"Corrections: {said or 'none that changes anything'}.")
+            for new in result["new_classes"]:
+                doubt = f"; did you mean '{new['like']}'? --undo takes it back" if new["like"] else ""
+                print(f"New class '{new['name']}' ({new['items']:,} item{'s' * (new['items'] != 1)}){doubt}.")
+            if result["stayed"]:
+                items = "1 item" if result["stayed"] == 1 else f"{result['stayed']:,} items"
+                print(
+                    f"{items} with an empty label stay as they are: nobody had said anything that it could take back."
+                )
             for row in result["refused"]:
-                print(f"Refused, row {row['row']} ({row['what']}): {row['reason']}.")
+                print(f"Refused, row {row['row']} below the header ({row['what']}): {row['reason']}.")
         print(f"Now {result['k']} classes; {result['given']:,} items are confirmed.")
         print(f"Next: ltgcd refine {result['run']}   (or draw the page again: ltgcd report {result['run']})")
 

@@ -271,9 +271,11 @@ def _from_table(
         items = ParquetImages((path,), column, np.arange(len(table), dtype=np.int64))
         names = None if "id" in columns else _image_names(path, column)
     else:
+        cure = "say which with --text-column, --label-column and --id-column, or name one so"
+        if len(table.column_names) == 1:
+            cure = "separate columns by commas, semicolons or tabs, and name one so"
         raise InputError(
-            f"{path} has neither a 'path' nor a 'text' column (its columns are {table.column_names}); name one so, and "
-            "separate columns by commas."
+            f"{path} has neither a 'path' nor a 'text' column (its columns are {table.column_names}); {cure}."
         )
     if "id" in columns:
         names = strings(table.column("id"), "id", path)

@@ -8,6 +8,7 @@ say nothing.
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from ltgcd.data.tool_exports import read_tool_labels
 from ltgcd.review.state import Event, Review, apply
 
 JUNK = "junk"
+ALIKE = 0.85  # of two names, from which one may be a slip of the pen for the other
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,17 @@ class Edits:
         ``renamed``, ``merged``, ``created`` classes; ``moved``, ``confirmed``, ``cleared``, ``junk`` items.
     refused : list of dict
         ``row`` (1 is the first below the header), ``what`` it said and the ``reason`` why it can't be applied.
+    new_classes : list of dict
+        ``name``, ``items`` and, where it may be a slip of the pen, the name of a class that it is ``like``, else None.
+    stayed : int
+        Items with an empty label that nobody had said anything about: there is nothing to take back.
     """
 
     events: list[Event]
     counts: dict[str, int]
     refused: list[dict[str, Any]] = field(default_factory=list)
+    new_classes: list[dict[str, Any]] = field(default_factory=list)
+    stayed: int = 0
 
 
 def read_corrections(path: Path) -> pa.Table:
@@ -95,7 +103,8 @@ def edits_of(table: pa.Table, review: Review) -> Edits:
         made.about_classes(table)
     if {"id", "label"} <= columns:
         made.about_items(table, unchanged_is_silent=is_export(columns))
-    return Edits(made.events, made.counts, sorted(made.refused, key=lambda one: int(one["row"])))
+    refused = sorted(made.refused, key=lambda one: int(one["row"]))
+    return Edits(made.events, made.counts, refused, made.new_classes, made.stayed)
 
 
 class _Edits:
@@ -105,6 +114,8 @@ class _Edits:
         self.review = review
         self.events: list[Event] = []
         self.refused: list[dict[str, Any]] = []
+        self.new_classes: list[dict[str, Any]] = []
+        self.stayed = 0
         names = ("renamed", "merged", "created", "moved", "confirmed", "cleared", "junk")
         self.counts = dict.fromkeys(names, 0)
 
@@ -159,8 +170,12 @@ class _Edits:
                     self.refuse(row, f"{name} → {label or ''}", "another row says something else about this item")
                 continue
             seen[place] = label
+            was_said = self.review.given[place] or self.review.junk[place]
             shown = None if status[place] == "unsure" else JUNK if status[place] == JUNK else names[int(before[place])]
             if unchanged_is_silent and label == shown:
+                continue
+            if label is None and not was_said:
+                self.stayed += shown is not None
                 continue
             rows.setdefault(label, []).append(place)
         for label, items in rows.items():
@@ -168,9 +183,7 @@ class _Edits:
 
     def _label(self, label: str | None, items: Any) -> None:  # noqa: ANN401 - an array of rows
         if label is None:
-            held = items[self.review.given[items] | self.review.junk[items]]
-            if len(held):
-                self.add({"op": "clear", "rows": held.tolist()}, "cleared", len(held))
+            self.add({"op": "clear", "rows": items.tolist()}, "cleared", len(items))
             return
         if label == JUNK:
             self.add({"op": "junk", "rows": items.tolist()}, "junk", len(items))
@@ -178,6 +191,8 @@ class _Edits:
         code = self.codes().get(label)
         if code is None:
             code = self.review.next_code
+            alike = difflib.get_close_matches(label, self.codes(), n=1, cutoff=ALIKE)
+            self.new_classes.append({"name": label, "items": len(items), "like": alike[0] if alike else None})
             self.add({"op": "create", "code": code, "name": label}, "created")
         moved = int((self.review.code[items] != code).sum())
         self.add({"op": "assign", "rows": items.tolist(), "code": code}, "confirmed", len(items) - moved)

@@ -25,12 +25,14 @@ def relabel_run(run: Run, corrections: Path | pa.Table, author: str = "") -> dic
     Returns
     -------
     dict
-        ``events``, how many items and classes were ``renamed, merged, created, moved, confirmed, cleared, junk``, and
-        ``refused``: every row that can't be applied, with the reason.
+        ``events``, how many items and classes were ``renamed, merged, created, moved, confirmed, cleared, junk``,
+        ``new_classes`` by name, ``refused``: every row that can't be applied, with the reason, and ``stayed``: items
+        with an empty label that nobody had said anything about.
     """
     table = read_corrections(corrections) if isinstance(corrections, Path) else corrections
     held, edits = _said(run, table, author)
-    return {"events": len(edits.events), **edits.counts, "refused": edits.refused, **standing(run, held)}
+    told = {"refused": edits.refused, "new_classes": edits.new_classes, "stayed": edits.stayed}
+    return {"events": len(edits.events), **edits.counts, **told, **standing(run, held)}
 
 
 def _said(run: Run, table: pa.Table, author: str) -> tuple[RunReview, Edits]:
