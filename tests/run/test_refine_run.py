@@ -344,6 +344,15 @@ def test_a_refused_update_has_written_nothing_also_if_the_reviewed_state_is_dama
     assert {path: path.read_bytes() for path in before} == before
 
 
+def test_a_second_refine_without_a_new_word_says_so(run: Run) -> None:
+    told: list[str] = []
+    said(run, "id,label\ni0,bee\n")
+    refine_run(run, notify=told.append).keep()
+    assert not any("nothing new" in sentence for sentence in told)
+    refine_run(run, notify=told.append)
+    assert any("nothing new was said since the last refine" in sentence for sentence in told)
+
+
 def test_a_refused_relabel_is_not_kept(run: Run) -> None:
     before = run.assignments()
     curves = next(run.folder.glob("*.jsonl"))

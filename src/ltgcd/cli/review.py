@@ -40,6 +40,7 @@ def review(
     def work() -> dict[str, Any]:
         if export_events is not None:
             return _export(run, export_events)
+        status(f"reading {run}")
         server = _open(run, host, port)
         opened.append(server)
         return {"url": server.url, "token": server.access.token, "run": str(run)}

@@ -154,6 +154,8 @@ def refine_run(
     held = RunReview.open(run)
     later = _later_labels(run, held)
     review = replay(held.review, later)
+    if not later and not held.can_undo and run.written_note().get("by") == BY_REFINE:
+        notify("nothing new was said since the last refine; a fit from where that ended moves only what is in doubt")
     model = load_run_model(run, weights)
     table = review.base
     x = features_of_run(run, table, source)
