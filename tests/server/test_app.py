@@ -17,6 +17,7 @@ from tests.server.synthetic import WORDS, make_run
 from conftest import image_bytes
 from ltgcd.data.items import ImageBytes, Texts
 from ltgcd.run.directory import Run
+from ltgcd.run.export import export_run
 from ltgcd.run.relabel import relabel_run
 from ltgcd.server.session import Session
 
@@ -332,6 +333,10 @@ def test_the_labels_as_they_are_now_can_be_downloaded_and_given_back(client: Cli
     found = pacsv.read_csv(io.BytesIO(answer.body))
     assert found.column("id")[7].as_py() == "item-000007"
     assert "wasp" in found.column("label")[7].as_py()
+    given, labelled = found.column("given").to_pylist(), client.session.material.labelled.tolist()
+    assert given == [n == 7 or one for n, one in enumerate(labelled)] and 0 < sum(labelled) < len(labelled)
+    export_run(client.session.run, "csv", tmp_path / "by-command.csv")
+    assert (tmp_path / "by-command.csv").read_bytes() == answer.body
     (tmp_path / "labels.csv").write_bytes(answer.body)
     again = relabel_run(Run(client.session.run.folder), tmp_path / "labels.csv")
     assert (again["events"], again["refused"]) == (0, [])

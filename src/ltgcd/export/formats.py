@@ -26,11 +26,11 @@ from ltgcd.data.images import image_size
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
 from ltgcd.discovery.classes import SUGGESTED
 from ltgcd.export.files import safe_name, unique_name
-from ltgcd.export.job import BINS, Export
+from ltgcd.export.job import BINS, GIVEN, Export
 from ltgcd.export.label_studio import INTERFACE, write_label_studio
 from ltgcd.export.publish import private_folder, publish
 
-EXPORTED = (*ASSIGNMENT_COLUMNS, SUGGESTED)
+EXPORTED = (*ASSIGNMENT_COLUMNS, GIVEN, SUGGESTED)
 STATUSES = ("known", "novel", *BINS)
 UNLABELLED_FOLDERS = (*BINS, "unlabelled", "unlabeled")
 
@@ -77,7 +77,8 @@ def export_items(
     Parameters
     ----------
     assignments : pyarrow.Table
-        ``id, label, name, status, confidence`` and, where there is one, ``suggested``; more columns are left out.
+        ``id, label, name, status, confidence`` and, where they are there, ``given`` and ``suggested``; more columns are
+        left out.
     collection : Collection or None
         The items, in any order, for all formats but csv and parquet; every assigned item must be among them.
     form : str

@@ -16,6 +16,7 @@ from ltgcd.discovery.classes import SUGGESTED
 from ltgcd.export.files import FilePlacer
 
 UNSURE, JUNK = "unsure", "junk"
+GIVEN = "given"  # column that says whether the label is a person's
 BINS = (UNSURE, JUNK)  # items that are in no category, and stay apart under these names
 
 
@@ -27,7 +28,7 @@ class Export:
     ----------
     assignments : pyarrow.Table
         ``id, label, name, status, confidence`` of the chosen items, as a run keeps them: the label is a number; and
-        ``suggested``, where names are proposed.
+        ``suggested``, where names are proposed, and ``given``, where it is told what people said.
     collection : Collection or None
         The same items in the same order, where a source was given.
     copy : bool
@@ -90,7 +91,7 @@ class Export:
         return found
 
     def table(self) -> pa.Table:
-        """``id, label, code, status, confidence, leans_to``, and ``suggested`` where names are proposed.
+        """``id, label, code, status, confidence, leans_to``; ``given`` and ``suggested`` where these are told.
 
         The label is the name, so that the table can be given back as ``--labels``. Unsure items have none, and junk has
         "junk", which is none: read back, they are unlabelled.
@@ -109,6 +110,8 @@ class Export:
                 "leans_to": pc.if_else(is_unsure, name, None),
             }
         )
+        if GIVEN in self.assignments.column_names:
+            table = table.append_column(GIVEN, self.assignments.column(GIVEN))
         if SUGGESTED in self.assignments.column_names:
             proposed = self.assignments.column(SUGGESTED)
             table = table.append_column(SUGGESTED, pc.if_else(is_junk, None, proposed))

@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ltgcd.common.outputs import check_output
 from ltgcd.data.collection import UNLABELLED, Collection
 from ltgcd.data.items import ImageFiles
 from ltgcd.data.sources import read_source, warn
 from ltgcd.export.formats import STATUSES, check_export, export_items
+from ltgcd.export.job import GIVEN
 from ltgcd.export.publish import sweep_exports
 from ltgcd.run.directory import Run
 from ltgcd.run.items import in_order
@@ -59,7 +63,25 @@ def export_run(
         ids = table.column("id").combine_chunks()
         shown = in_order(ids, items, source or f"the items of {run}")[0]
         items = Collection(ids, shown, np.full(len(ids), UNLABELLED, dtype=np.int64), ())
-    return export_items(table, items, form, out, statuses=statuses, copy=copy)
+    return export_items(with_given(table, _labelled(run, table)), items, form, out, statuses=statuses, copy=copy)
+
+
+def with_given(table: pa.Table, labelled: NDArray[np.bool_]) -> pa.Table:
+    """Assignments with a column that says whether a label is a person's: the source had it, or somebody said so since.
+
+    `labelled` (N,) are the items that came with a label.
+    """
+    if GIVEN in table.column_names:
+        labelled = labelled | np.asarray(table.column(GIVEN).to_numpy(zero_copy_only=False), dtype=np.bool_)
+        table = table.drop_columns([GIVEN])
+    return table.append_column(GIVEN, pa.array(labelled))
+
+
+def _labelled(run: Run, table: pa.Table) -> NDArray[np.bool_]:
+    """Which items of the assignments (N,) came with a label."""
+    labels = run.labels()
+    found = pc.is_in(table.column("id"), labels.ids.filter(pa.array(labels.y != UNLABELLED)))
+    return np.asarray(found.to_numpy(), dtype=np.bool_)
 
 
 def _source_folders(collection: Collection) -> set[Path]:

@@ -28,6 +28,7 @@ from ltgcd.report.sentences import estimate_sentence, expected_right, plural
 from ltgcd.review.log import StaleError
 from ltgcd.review.state import Event
 from ltgcd.run.directory import Run
+from ltgcd.run.export import with_given
 from ltgcd.run.report import draw_again
 from ltgcd.run.reviewed import RunReview
 from ltgcd.server import lookups
@@ -183,6 +184,7 @@ class Session:
         with self.lock:
             table = self.held.review.table()
         with tempfile.TemporaryDirectory() as place:
+            table = with_given(table, self.described.labelled)
             export_items(table, None, "csv", Path(place) / "labels.csv")
             return (Path(place) / "labels.csv").read_bytes()
 
