@@ -108,11 +108,15 @@ def discover(
         from ltgcd.report.sentences import calibration_sentence
 
         interval = "" if result["low"] is None else f" (90 % interval {result['low']} to {result['high']})"
-        print(f"About {result['k']} classes in all{interval}, {result['n_old']} of them known.")
+        print(f"About {result['k']} classes in all{interval}, {result['n_old']} of them yours.")
+        new, free = result["categories"], result["known"] - result["n_labelled"] + result["novel"] + result["unsure"]
+        kinds = "1 novel category" if len(new) == 1 else f"{len(new):,} novel categories"
         print(
-            f"Items: {result['known']:,} in known classes, {result['novel']:,} in novel categories, "
-            f"{result['unsure']:,} unsure."
+            f"Of the {free:,} items without a label {result['known'] - result['n_labelled']:,} are in your classes and "
+            f"{result['novel']:,} in {kinds}; {result['unsure']:,} are unsure: more likely wrong than right."
         )
+        if new:
+            print(f"Start with {new[0]['name']}, the largest of what looks new: {new[0]['items']:,} items.")
         print(calibration_sentence(result["calibration_error"], result["calibration_chance"]))
         print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
         print(f"Every item's label is in {result['assignments']}.")

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
-from ltgcd.data.collection import Collection, Source, positions
+from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
 from ltgcd.data.items import Items, Kind, Vectors
 from ltgcd.discovery.memory import check_memory
 from ltgcd.discovery.task import DiscoveryConfig, check_class_number, configure
@@ -168,6 +169,8 @@ def summary(finished: Finished, n_old: int) -> dict[str, Any]:
         "high": estimate["high"] if estimate else None,
         "n_old": n_old,
         **{name: pc.sum(pc.equal(status, name)).as_py() or 0 for name in ("known", "novel", "unsure")},
+        "n_labelled": int((finished.run.labels().y != UNLABELLED).sum()),
+        "categories": _novel_categories(table),
         "calibration_error": note.get("calibration_error"),
         "calibration_chance": note.get("calibration_chance"),
         **accuracies(finished.run),
@@ -175,6 +178,15 @@ def summary(finished: Finished, n_old: int) -> dict[str, Any]:
         "assignments": str(finished.run.files.assignments),
         "run": str(finished.run),
     }
+
+
+def _novel_categories(table: pa.Table) -> list[dict[str, Any]]:
+    """Name and sure items of every novel category, the largest first."""
+    novel = table.filter(pc.equal(table.column("status"), "novel"))
+    counts = (
+        novel.group_by("name").aggregate([("id", "count")]).sort_by([("id_count", "descending"), ("name", "ascending")])
+    )
+    return [{"name": one["name"], "items": one["id_count"]} for one in counts.to_pylist()]
 
 
 def _configured(
