@@ -90,8 +90,14 @@ def test_pictures_with_a_broken_one(tmp_path: Path) -> None:
     assert done.json["known"] + done.json["novel"] + done.json["unsure"] == 36
     assert "broken.png" in (tmp_path / "run" / "features" / "skipped.csv").read_text()
     assert data_of(Path(done.json["report"]).read_text())["pictures"]
-    again = call_cli(*arguments)
+    again = call_cli(*arguments[:-1])  # finished: the same answer, in words
     assert again.code == 0, again.err
+    status = pq.read_table(tmp_path / "run" / "assignments.parquet").column("status").to_pylist()
+    n, labelled = {name: status.count(name) for name in ("known", "novel", "unsure")}, done.json["n_labelled"]
+    assert labelled == 12
+    told = f"Of the 24 items without a label {n['known'] - labelled} are in your classes and {n['novel']} in "
+    assert told in again.out and f"; {n['unsure']} are unsure" in again.out
+    assert ("Start with novel-001" in again.out) == bool(done.json["categories"])
 
 
 def test_other_data_in_the_same_folder_is_refused_and_nothing_is_lost(npz: Npz, tmp_path: Path) -> None:
