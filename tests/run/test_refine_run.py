@@ -344,6 +344,15 @@ def test_a_refused_update_has_written_nothing_also_if_the_reviewed_state_is_dama
     assert {path: path.read_bytes() for path in before} == before
 
 
+def test_discover_again_keeps_what_people_said_and_says_so(run: Run, made: Path) -> None:
+    told: list[str] = []
+    said(run, "id,label\ni0,bee\n")
+    before = rows(run)
+    discover_source(read_source(made.parent / "x.npz"), run.folder, k=6, rehearsals=0, notify=told.append)
+    assert rows(run) == before and before[0]["name"] == "bee"
+    assert any("is finished and has been reviewed; 'ltgcd refine' fits it again" in sentence for sentence in told)
+
+
 def test_a_second_refine_without_a_new_word_says_so(run: Run) -> None:
     told: list[str] = []
     said(run, "id,label\ni0,bee\n")

@@ -133,6 +133,9 @@ def discover_source(
     with run.lock("ltgcd discover"):
         run.check_not_updated()
         run.check_same(run_config(config, None), collection.ids)
+        if run.finished:
+            more = " and has been reviewed; 'ltgcd refine' fits it again" if run.states() else ""
+            notify(f"{run} is finished{more}: its labels stay as they are")
         if isinstance(collection.items, Vectors):
             embedded, items, skipped = source, _shown(store, source), 0
         else:
