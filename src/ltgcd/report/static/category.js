@@ -84,7 +84,7 @@ function drawActions() {
   document.body.classList.toggle("picking", !$("#picked").hidden);
   for (const command of COMMANDS) {
     const group = barOf(command);
-    if (group) groups[group].push(button(textOf(command.label), shownKey(command), command.run, { class: command.primary ? "primary" : "", title: command.title, "data-key": command.key, disabled: Boolean(command.off?.()) }));
+    if (group) groups[group].push(button(textOf(command.label), shownKey(command), command.run, { class: command.primary ? "primary" : "", title: textOf(command.title), "aria-label": typeof command.title === "function" ? command.title() : null, "data-key": command.key, disabled: Boolean(command.off?.()) }));
   }
   $("#actions").replaceChildren(...groups.first, ...groups.class);
   $("#picked").replaceChildren(el("b", { role: "status", text: `${whole(n)} selected` }), ...groups.items, ...groups.last);

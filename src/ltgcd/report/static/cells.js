@@ -1,5 +1,5 @@
 // One item as a cell: a picture, a line of text, or an id with a bar for its confidence.
-import { $, el, percentSure, say } from "./dom.js";
+import { $, el, middleOut, percentSure, say } from "./dom.js";
 import { GIVEN, JUNK, LABELLED, UNSURE } from "./items.js";
 import { factsOf, nameOf, on, store, whereIs } from "./store.js";
 
@@ -35,7 +35,7 @@ export function fillCell(node, row, kind) {
     node.dataset.state = state;
     say($(".mark", node), { given: "✓", labelled: "L", junk: "✕" }[state] ?? "");
   }
-  say($(".tag", node), store.view.kind === "class" || state === "junk" ? "" : nameOf(code[row]).slice(0, LONGEST_TAG)); // where classes are mixed
+  say($(".tag", node), store.view.kind === "class" || state === "junk" ? "" : middleOut(nameOf(code[row]), LONGEST_TAG)); // where classes are mixed
   const sentence = sentenceOf(row);
   if (node.ariaLabel !== sentence) {
     node.setAttribute("aria-label", sentence);

@@ -1,6 +1,6 @@
 // Everything a person can do, with its key: the buttons, the keyboard and the help are all made of this one list.
 import { accept, applyChanges, byClass, codeOf, confirm, junk, moveRows, redo, reject, rename, split, takeBack, undo, unsaid } from "./actions.js";
-import { $, copy, download, el, plural, remember, shortName, toast, whole } from "./dom.js";
+import { $, copy, download, el, middleOut, plural, remember, toast, whole } from "./dom.js";
 import { GIVEN, JUNK } from "./items.js";
 import { cursorRow, gridCount, toggleHere } from "./grid.js";
 import { openAudit } from "./audit.js";
@@ -13,7 +13,7 @@ import { openPanel } from "./panel.js";
 import { goBy } from "./queue.js";
 import { openRefine } from "./refine.js";
 import { openSplit } from "./split.js";
-import { clearSelection, currentClass, describeRows, emit, refreshRows, select, selectedRows, shownRows, store } from "./store.js";
+import { clearSelection, currentClass, describeRows, emit, nearTo, refreshRows, select, selectedRows, shownRows, store } from "./store.js";
 
 const selected = () => store.selection.size;
 const server = () => store.source.mode === "server";
@@ -29,7 +29,7 @@ export function startRename() {
   const back = () => { title.replaceChildren(); emit("head"); $("#grid").focus({ preventScroll: true }); };
   const suggestions = [one.suggested, ...(one.terms ?? [])].filter((name) => name && name !== one.name && !name.startsWith("near "));
   const field = nameBox({
-    label: "Its name", value: one.known ? one.name : "", but: one.code, first: suggestions.slice(0, 4),
+    label: "Its name", value: one.known ? one.name : "", but: one.code, first: suggestions.slice(0, 4), near: nearTo([], one.code),
     verb: (other) => other ? "merge with it" : "rename",
     take: (name) => {
       const other = codeOf(name);
@@ -45,21 +45,21 @@ function askMerge(one, other) {
   openMerge(one.code, { with: other.code });
 }
 /** Ask for a class by its name, then do something with it. */
-export function askName(title, take, but = null) {
+export function askName(title, take, rows, but = null) {
   const panel = openPanel({ title, kind: "small" });
-  const field = nameBox({ label: "Name of a class", but, verb: (one) => one ? "" : "make this class", take: (name) => { panel.close(); take(name); }, leave: () => panel.close() });
+  const field = nameBox({ label: "Name of a class", but, near: nearTo(rows, but), verb: (one) => one ? "" : "make this class", take: (name) => { panel.close(); take(name); }, leave: () => panel.close() });
   panel.fill(field.box);
   field.focus();
 }
 function moveSelected() {
   const rows = chosenRows();
-  if (rows.length) askName(`Move ${plural(rows.length, "item")} to …`, (name) => moveRows(rows, name), currentClass()?.code);
+  if (rows.length) askName(`Move ${plural(rows.length, "item")} to …`, (name) => moveRows(rows, name), rows, currentClass()?.code ?? null);
 }
 /** Take the selection out of its class as a category of its own. */
 function splitSelected() {
   const rows = selectedRows(), groups = [...byClass(rows)];
   if (groups.length === 1 && can("split")) split(groups[0][0], [rows]);
-  else askName(`A class of ${plural(rows.length, "item")}`, (name) => moveRows(rows, name));
+  else askName(`A class of ${plural(rows.length, "item")}`, (name) => moveRows(rows, name), rows);
 }
 async function copyIds() {
   const rows = selected() ? selectedRows() : shownRows();
@@ -96,7 +96,7 @@ const acceptLabel = () => !toAccept() ? (selected() ? "Others are accepted" : "A
 export const COMMANDS = [
   { key: "a", label: acceptLabel, when: () => inClass() && sureCount() > 0, off: () => !toAccept(), run: accept, bar: "first", primary: true },
   { key: "c", label: () => `Confirm ${whole(selected())}`, when: () => selected() > 0, run: () => confirm(), bar: "items" },
-  { key: "n", label: () => inClass() ? `Not ${shortName(currentClass().name).slice(0, 16)}` : "Not its class", when: () => selected() > 0 && can("reject"), run: () => reject(), bar: "items" },
+  { key: "n", label: () => inClass() ? `Not ${middleOut(currentClass().name, 24)}` : "Not its class", title: () => inClass() ? `Not ${middleOut(currentClass().name, 200)}` : null, when: () => selected() > 0 && can("reject"), run: () => reject(), bar: "items" },
   { key: "v", label: () => selected() ? "Move to …" : "Move this item to …", when: () => gridCount() > 0 && chosenRows().length > 0, run: moveSelected, bar: () => selected() && "items" },
   { key: "d", label: () => selected() ? "Junk" : "This item is junk", when: () => gridCount() > 0 && chosenRows().length > 0, run: () => junk(chosenRows()), bar: () => selected() && "items" },
   { key: "y", label: "Junk: a duplicate", when: () => gridCount() > 0 && chosenRows().length > 0, run: () => junk(chosenRows(), "duplicate") },

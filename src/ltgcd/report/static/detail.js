@@ -1,13 +1,13 @@
 // One item: as large as it gets, what it is called, where it is, and what is most like it.
 import { confirm, junk, moveRows, reject } from "./actions.js";
 import { picture, strip } from "./cells.js";
-import { breakable, button, copy, el, percentSure, plural } from "./dom.js";
+import { breakable, button, classButton, copy, el, percentSure, plural } from "./dom.js";
 import { GIVEN, LABELLED, JUNK } from "./items.js";
 import { neighbourInGrid } from "./grid.js";
 import { nameBox } from "./namebox.js";
 import { openPanel } from "./panel.js";
 import { openClass } from "./queue.js";
-import { describeRows, nameOf, show, store, toggle, whereIs } from "./store.js";
+import { describeRows, nameOf, nearTo, show, store, toggle, whereIs } from "./store.js";
 
 export function openDetail(first) {
   if (first === null || first === undefined) return;
@@ -21,7 +21,7 @@ export function openDetail(first) {
   if (store.source.can.reject) keys.n = then(reject);
   const panel = openPanel({ title: "Item", kind: "wide detail", keys });
   function move() {
-    const field = nameBox({ label: "Move to …", verb: (one) => one ? "" : "make this class", take: (name) => { panel.close(); moveRows([row], name); }, leave: draw });
+    const field = nameBox({ label: "Move to …", near: nearTo([row]), verb: (one) => one ? "" : "make this class", take: (name) => { panel.close(); moveRows([row], name); }, leave: draw });
     panel.act(field.box);
     field.focus();
   }
@@ -35,7 +35,7 @@ export function openDetail(first) {
     const near = el("section", { class: "near-items" });
     panel.heading.textContent = "Item";
     panel.fill(el("div", { class: "halves" }, large, el("div", {}, el("p", { class: "id" }, el("code", { text: facts.id, dir: "auto" }), el("button", { type: "button", class: "button", text: "Copy", onclick: keys.i })), place, second, near)));
-    panel.act(button("Confirm", "c", keys.c, { class: "primary" }), keys.n ? button(`Not ${nameOf(items.code[row]).slice(0, 18)}`, "n", keys.n) : null, button("Move to …", "v", keys.v), button("Junk", "d", keys.d),
+    panel.act(button("Confirm", "c", keys.c, { class: "primary" }), keys.n ? classButton("Not ", nameOf(items.code[row]), 24, "n", keys.n) : null, button("Move to …", "v", keys.v), button("Junk", "d", keys.d),
       button(store.selection.has(row) ? "Deselect" : "Select", "x", keys.x), el("span", { class: "space" }), button("‹", "←", () => step(-1), { "aria-label": "Item before" }), button("›", "→", () => step(1), { "aria-label": "Item after" }));
     if (!store.source.can.neighbours) return;
     const found = await store.source.neighbours(row).catch(() => null);

@@ -33,7 +33,19 @@ export function say(node, text) {
 
 /** A name as it is shown: whatever its length or direction, it stays in its place and in one line. */
 export const LONGEST_NAME = 120;
-export const shortName = (name) => name.length > LONGEST_NAME ? name.slice(0, LONGEST_NAME - 1) + "…" : name;
+/** A name of at most so many characters; what is left out is its middle, for the ending tells like classes apart. */
+export function middleOut(name, most) {
+  const letters = name.length > most ? [...name] : [];
+  if (letters.length <= most) return name;
+  const end = Math.ceil((most - 1) / 2);
+  return letters.slice(0, most - 1 - end).join("") + "…" + letters.slice(-end).join("");
+}
+export const shortName = (name) => middleOut(name, LONGEST_NAME);
+/** A button about a class: its name where there is room for all of it, else both ends; the whole is told and read out. */
+export function classButton(before, name, most, key, onclick, attributes = {}) {
+  const short = middleOut(name, most), all = before + middleOut(name, 200);
+  return button(before + short, key, onclick, short === name ? attributes : { title: all, "aria-label": all, ...attributes });
+}
 /** Text that may break after an underscore, a slash, a dot or a dash. */
 export function breakable(text) {
   const parts = shortName(text).split(/(?<=[_/.-])/);

@@ -1,5 +1,5 @@
 // The map: like items side by side. Zoom, pan, hover, a click opens a class, a lasso selects items, drawn or not.
-import { $, css, el, hideTip, onceAFrame, percentSure, plural, showTip, toast, whole } from "./dom.js";
+import { $, css, el, hideTip, middleOut, onceAFrame, percentSure, plural, showTip, toast, whole } from "./dom.js";
 import { DRAWN, STATUS, UNSURE } from "./items.js";
 import { canvasLayer } from "./map-canvas.js";
 import { glLayer } from "./map-gl.js";
@@ -65,7 +65,7 @@ function drawOver(radius) {
   context.font = "600 11.5px " + css("--sans"); context.textAlign = "center"; context.textBaseline = "middle"; context.lineJoin = "round";
   for (const code of wanted) {
     if (!names.has(code) || taken.length >= room) continue;
-    const [sx, sy] = toScreen(...names.get(code)), whole = nameOf(code), name = whole.length > 24 ? whole.slice(0, 23) + "…" : whole;
+    const [sx, sy] = toScreen(...names.get(code)), name = middleOut(nameOf(code), 24);
     const half = context.measureText(name).width / 2 + 4, cx = Math.max(half, Math.min(width - half, sx)), boxed = [cx - half, sy - 9, cx + half, sy + 9];
     if (sx < -10 || sx > width + 10 || sy < 10 || sy > height - 6 || taken.some((t) => t[0] < boxed[2] && boxed[0] < t[2] && t[1] < boxed[3] && boxed[1] < t[3])) continue;
     taken.push(boxed);

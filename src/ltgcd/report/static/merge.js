@@ -27,7 +27,7 @@ export async function openMerge(code, { with: wanted = null } = {}) {
     j: () => go(1), ArrowRight: () => go(1), k: () => go(-1), ArrowLeft: () => go(-1), "/": () => field.focus(),
   };
   const panel = openPanel({ title: "Merge: are these the same?", kind: "wide", keys });
-  const field = nameBox({ label: "Another class … ( / )", but: code, verb: () => "", take: (name) => {
+  const field = nameBox({ label: "Another class … ( / )", but: code, near: (store.classes.get(code).nearest ?? []).map(([other]) => other), fresh: false, verb: () => "", take: (name) => {
     const other = [...store.classes.values()].find((one) => one.name === name && one.code !== code);
     if (!other) { toast("There is no class of that name."); openMerge(code); return; }
     openMerge(code, { with: other.code });

@@ -12,9 +12,18 @@ export function fitting(classes, typed, but = null) {
     .sort((a, b) => a[0] - b[0] || b[1].known - a[1].known || b[1].size - a[1].size).slice(0, MOST).map(([, one]) => one);
 }
 
+/** Before anything is typed: the classes nearest to what is named (their codes), then the others as the queue has them. */
+export function likely(near, but = null) {
+  return [...new Set([...near, ...store.order])].filter((code) => code !== but && store.classes.has(code)).slice(0, MOST).map((code) => store.classes.get(code));
+}
+
 let boxes = 0;
-/** The box; `take` is called with the name once, `leave` when it is given up. `again` offers other names than classes'. */
-export function nameBox({ label, value = "", but = null, first = [], take, leave = () => null, verb = (one) => one ? "" : "make it" }) {
+/**
+ * The box; `take` is called with the name once, `leave` when it is given up. `first` are names to offer before anything is
+ * typed, `near` codes of classes. Enter takes the class that fits best; a new one is made where none fits, where its entry,
+ * the last, is chosen, or with Shift. Where a name is changed (`value`), what is typed is the name, but for that of a class.
+ */
+export function nameBox({ label, value = "", but = null, first = [], near = [], fresh = true, take, leave = () => null, verb = (one) => one ? "" : "make it" }) {
   const list = "names-" + ++boxes;
   const input = el("input", { type: "text", class: "namebox", role: "combobox", "aria-label": label, "aria-expanded": "false", "aria-controls": list, "aria-autocomplete": "list", autocomplete: "off", spellcheck: "false", placeholder: label, dir: "auto", maxlength: 20000 });
   const options = el("ul", { class: "options", role: "listbox", id: list, "aria-label": "Names", hidden: true });
@@ -23,19 +32,19 @@ export function nameBox({ label, value = "", but = null, first = [], take, leave
   input.value = value;
 
   function offer() {
-    const typed = input.value.trim(), exact = [...store.classes.values()].find((one) => one.name === typed && one.code !== but);
-    const found = typed && typed !== value ? fitting(store.classes.values(), typed, but) : first.map((name) => ({ name }));
+    const typed = input.value.trim(), told = typed !== "" && typed !== value;
+    const found = told ? fitting(store.classes.values(), typed, but) : [...first.map((name) => ({ name })), ...(value ? [] : likely(near, but))].slice(0, MOST);
     offered = found.map((one) => ({ name: one.name, one: one.code === undefined ? null : one }));
-    if (typed && typed !== value && !exact && !offered.some((one) => one.name === typed)) offered.push({ name: typed, one: null, fresh: true });
-    at = typed && typed !== value ? (exact ? 0 : offered.length - 1) : -1;
-    if (typed && offered.length > 1 && !exact && offered[0].name.toLowerCase().startsWith(typed.toLowerCase()) && verb(null) === "") at = 0;
+    const equal = offered[0]?.name.toLowerCase() === typed.toLowerCase();
+    if (told && fresh && !offered.some((one) => one.name === typed)) offered.push({ name: typed, one: null, fresh: true });
+    at = !told ? -1 : equal || !value ? Math.min(0, offered.length - 1) : offered.length - 1;
     draw();
   }
   function draw() {
     options.hidden = !offered.length;
     input.setAttribute("aria-expanded", String(offered.length > 0));
     options.replaceChildren(...offered.map(({ name, one, fresh }, i) => el("li", { role: "option", id: `${list}-${i}`, "aria-selected": String(i === at), onpointerdown: (event) => { event.preventDefault(); choose(i); } },
-      el("bdi", { text: shortName(name) }), el("small", { text: one ? [verb(one), one.known ? "known" : "novel", plural(one.size, "item")].filter(Boolean).join(" · ") : fresh ? verb(null) : "" }))));
+      el("bdi", { text: shortName(name) }), el("small", { text: one ? [verb(one), one.known ? "known" : "novel", plural(one.size, "item")].filter(Boolean).join(" · ") : fresh ? [verb(null), offered.length > 1 && i !== at ? "Shift + Enter" : ""].filter(Boolean).join(" · ") : "" }))));
     if (at >= 0) input.setAttribute("aria-activedescendant", `${list}-${at}`); else input.removeAttribute("aria-activedescendant");
   }
   let over = false;
@@ -50,7 +59,8 @@ export function nameBox({ label, value = "", but = null, first = [], take, leave
     if (step && offered.length) { event.preventDefault(); at = (at + step + offered.length) % offered.length; draw(); }
     else if (event.key === "Enter") {
       event.preventDefault();
-      if (at >= 0) choose(at); else if (input.value.trim()) end(() => take(input.value.trim())); else end(leave);
+      if (event.shiftKey && offered.at(-1)?.fresh) choose(offered.length - 1);
+      else if (at >= 0) choose(at); else if (input.value.trim()) end(() => take(input.value.trim())); else end(leave);
     } else if (event.key === "Tab" && at >= 0 && offered[at]) { event.preventDefault(); input.value = offered[at].name; offer(); }
     else if (event.key === "Escape") { event.preventDefault(); end(leave); }
   });

@@ -5,6 +5,7 @@ import { faces, isMixed, laneOf, on, sameView, show, sortAnew, store } from "./s
 
 const HEIGHT = 66; // pixels of an entry
 const MARGIN_ENTRIES = 6;
+const ENDING = 10; // letters of a long name that are seen in any case
 let entries = [], shownFaces = new Map(), nodes = new Map(), scroll, list, hits = null, statusFilter = "all";
 
 const ORDERS = {
@@ -28,7 +29,7 @@ function filters() {
 function makeEntries() {
   const wanted = filters(), order = $("#order").value, classes = store.order.map((code) => store.classes.get(code));
   if (order !== "queue") classes.sort((a, b) => ORDERS[order](a, b));
-  const named = (one) => one.name.toLowerCase().includes(wanted.query);
+  const named = (one) => one.name.toLowerCase() === wanted.query ? 2 : Number(one.name.toLowerCase().includes(wanted.query)); // the whole name first
   if (wanted.query) classes.sort((a, b) => named(b) - named(a)); // before those that only hold such items, or lie near
   const found = classes.filter((one) => matches(one, wanted)).map((one) => ({ view: { kind: "class", code: one.code }, one }));
   const { counts } = store.state, plain = !wanted.query && wanted.low === 1 && wanted.high === Infinity;
@@ -42,6 +43,12 @@ function makeEntries() {
   return found;
 }
 
+/** A name of which, where there is too little room, the middle gives way; a plain one alone, for letters may run leftwards. */
+function nameNode(name) {
+  const text = shortName(name), at = text.length - ENDING;
+  if (at < ENDING || !/^[!-~ …]+$/.test(text)) return el("bdi", { text });
+  return el("bdi", { class: "ends" }, el("span", { text: text.slice(0, at) }), el("span", { text: text.slice(at) }));
+}
 function entryNode({ view, one, lane, title, size, text }) {
   const node = el("li", { class: "entry " + (one ? laneOf(one) : lane), role: "option", onclick: () => { show(view); document.body.classList.remove("drawer"); } });
   const face = one && shownFaces.get(one.code), { kind } = store.state;
@@ -52,7 +59,7 @@ function entryNode({ view, one, lane, title, size, text }) {
   if (one?.accepted) badges.push(el("span", { class: "badge done", text: "✓", title: "Every sure item is confirmed" }));
   if (one && isMixed(one)) badges.push(el("span", { class: "badge warn", text: `${whole(one.far)} differ`, title: "Items that lie far from those that people gave it" }));
   const facts = one ? [one.size ? plural(one.size, "item") : "unsure items only", one.size ? percentSure(one.confidence) : ""].filter(Boolean).join(" · ") : size === undefined ? "" : plural(size, "item");
-  node.append(el("div", { class: "what" }, el("b", {}, el("bdi", { text: one ? shortName(one.name) : title }), one && !one.known && one.suggested ? el("span", { class: "perhaps", text: one.suggested, dir: "auto" }) : null),
+  node.append(el("div", { class: "what" }, el("b", {}, one ? nameNode(one.name) : el("bdi", { text: title }), one && !one.known && one.suggested ? el("span", { class: "perhaps", text: one.suggested, dir: "auto" }) : null),
     el("p", { class: "facts-line" }, facts, ...badges), el("p", { class: "why", text: one ? one.why ?? "" : text, dir: "auto" })));
   node.title = one ? [one.name.slice(0, 200), one.suggested, one.why].filter(Boolean).join("\n") : "";
   node.setAttribute("aria-label", [one ? one.name.slice(0, 200) : title, one?.accepted ? "accepted" : ""].filter(Boolean).join(", "));

@@ -1,7 +1,7 @@
 // Split: a class in parts. Their numbers pick those that belong together; they go to a class beside, get a name, or are confirmed.
 import { split, takeParts } from "./actions.js";
 import { strip } from "./cells.js";
-import { button, el, plural, shortName, toast, whole } from "./dom.js";
+import { button, classButton, el, middleOut, plural, shortName, toast, whole } from "./dom.js";
 import { nameBox } from "./namebox.js";
 import { openPanel, waitFor } from "./panel.js";
 import { nameOf, selectedRows, store } from "./store.js";
@@ -46,7 +46,7 @@ export function openSplit(code) {
   }
   function ask() {
     if (!picked.size) return;
-    const field = nameBox({ label: "They are …", but: code, verb: (one) => one ? "" : "make this class", take: give, leave: () => { draw(); panel.dialog.focus(); } });
+    const field = nameBox({ label: "They are …", but: code, near: beside(), verb: (one) => one ? "" : "make this class", take: give, leave: () => { draw(); panel.dialog.focus(); } });
     panel.act(field.box);
     field.focus();
   }
@@ -79,7 +79,7 @@ export function openSplit(code) {
     draw();
   }
   function partNode(part, at) {
-    const text = `${at + 1}. ${plural(part.rows.length, "item")}` + (picked.has(at) ? " · picked" : at === 0 && number !== 0 ? ` · stays “${shortName(nameOf(code)).slice(0, 40)}”` : "");
+    const text = `${at + 1}. ${plural(part.rows.length, "item")}` + (picked.has(at) ? " · picked" : at === 0 && number !== 0 ? ` · stays “${middleOut(nameOf(code), 40)}”` : "");
     const list = strip(part.shown, { label: `Part ${at + 1}`, onpick: (row) => { if (!wrong.delete(row)) wrong.add(row); list.refresh(); foot(); }, marked: (row) => !wrong.has(row) });
     const title = el("button", { type: "button", class: "button", text, "aria-pressed": String(picked.has(at)), "aria-keyshortcuts": String(at + 1), onclick: () => pick(at) });
     return el("section", { class: "part" }, el("h3", {}, title), part.shown.length ? list : el("p", { class: "soft", text: "Every item of it is confirmed." }));
@@ -95,7 +95,7 @@ export function openSplit(code) {
   }
   function foot() {
     if (picked.size) {
-      panel.act(...beside().map((other, at) => button(shortName(nameOf(other)).slice(0, 24), LETTERS[at], keys[LETTERS[at]])), button("Another name …", "r", ask),
+      panel.act(...beside().map((other, at) => classButton("", nameOf(other), 28, LETTERS[at], keys[LETTERS[at]])), button("Another name …", "r", ask),
         button(picked.size === 1 ? "A category of its own" : `One category of the ${picked.size}`, "Enter", take, { class: "primary" }));
     } else {
       const n = ticked(parts).length;

@@ -36,6 +36,13 @@ export function whereIs(row) {
   if (status[row] === JUNK) return "Junk";
   return status[row] === UNSURE ? `Unsure, leans towards ${name}` : name;
 }
+/** Codes of classes that some rows may be of: those that they are in or lean to, the commonest first, then what is near these. */
+export function nearTo(rows, code = null) {
+  const counts = new Map(code === null ? [] : [[code, Infinity]]);
+  for (const row of rows) counts.set(store.items.code[row], (counts.get(store.items.code[row]) ?? 0) + 1);
+  const own = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 20).map(([one]) => one);
+  return [...own, ...own.flatMap((one) => (store.classes.get(one)?.nearest ?? []).map(([other]) => other))];
+}
 /** The surest item of each class, to stand for it in the queue. */
 export function faces(items) {
   const best = new Map();
