@@ -47,7 +47,7 @@ class FakeRun:
         self.base = begin(with_metadata(table, {"k": classes}), tuple(known))
         self.done: list[list[Any]] = []
         self.undone: list[list[Any]] = []
-        self.version = self.changes = 0
+        self.version, self.written = 0, 0
         self.refining: dict[str, Any] = {"state": "idle", "expected_seconds": 20}
         self.lock = threading.RLock()
         self.review = self.base
@@ -84,7 +84,7 @@ class FakeRun:
         counts |= {"given": int(self.review.given.sum()), "labelled": int(self.labelled.sum())}
         return {
             "mode": "server", "run": "made-up", "title": "Made-up plankton", "kind": self.kind, "n": self.n, "base": 0,
-            "version": self.version, "changes": self.changes, "undo": len(self.done), "redo": len(self.undone),
+            "version": self.version, "changes": len(self.done), "unapplied": abs(len(self.done) - self.written), "undo": len(self.done), "redo": len(self.undone),
             "counts": counts, "k": {"k": 26, "low": 20, "high": 34}, "classes": self.classes(), "refine": self.refining,
             "next_code": self.review.next_code, "settled": int((self.flags() & 3 > 0).sum()),
         }  # fmt: skip
@@ -100,8 +100,8 @@ class FakeRun:
         if status:
             chosen = now.status == status
         else:
-            chosen = (now.code == code) & ~now.junk & ((part == "all") | (now.unsure == (part == "unsure")))
-        rows = np.flatnonzero(chosen)
+            chosen = (now.code == code) & ~now.junk & ((part in ("all", "far")) | (now.unsure == (part == "unsure")))
+        rows = np.flatnonzero(chosen & ~now.unsure)[:9] if part == "far" else np.flatnonzero(chosen)
         return (
             rows[np.argsort(now.confidence[rows] * (-1 if order == "centre" else 1), kind="stable")]
             .astype("<i4")
@@ -192,7 +192,7 @@ class FakeRun:
         elif path == "/api/redo":
             self.done.append(self.undone.pop())
         elif path == "/api/apply":
-            self.changes = -1
+            self.written = len(self.done)
         elif path.startswith("/api/refine"):
             diff = {
                 "grown": [{"code": 1, "before": 10, "after": 14}],
@@ -209,18 +209,19 @@ class FakeRun:
             return self.refining | ({"state": "running"} if path == "/api/refine" else {})
         self.review = replay(self.base, [event for events in self.done for event in events])
         self.version += 1
-        self.changes += 1
         now = self.review
         changed = np.flatnonzero(
             (before.code != now.code) | (before.status_code != now.status_code) | (before.given != now.given)
         )
+        turned = {"/api/undo": self.undone, "/api/redo": self.done}.get(path, [])
+        sentence = ", ".join(f"{event['op']} {len(event.get('rows', []))}" for event in turned[-1]) if turned else ""
         values = {
             "rows": changed,
             "codes": now.code[changed],
             "statuses": now.status_code[changed],
             "flags": self.flags()[changed],
         }
-        return self.state() | {key: value.tolist() for key, value in values.items()}
+        return self.state() | {key: value.tolist() for key, value in values.items()} | {"sentence": sentence}
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -126,7 +126,7 @@ def test_what_an_action_did_is_announced_and_the_place_is_kept(view: Any) -> Non
     served = view(["j"])
     page = served.page
     assert page.locator("#toasts").get_attribute("aria-live") == "polite"
-    for key, words in (("x", None), ("d", "put to the junk"), ("u", "Undone."), ("U", "Done again.")):
+    for key, words in (("x", None), ("d", "put to the junk"), ("u", "Undone: junk 1."), ("U", "Done again: junk 1.")):
         page.keyboard.press(key)
         if words:
             page.locator("#toasts .toast", has_text=words).first.wait_for()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
+import numpy as np
 from chromium import browser  # noqa: F401 - a fixture
 from fake_server import FakeRun
+from PIL import Image
 from test_review_page import Served, serve_page, wait_until  # noqa: F401 - a fixture
 
 LIKE = {
@@ -62,11 +65,11 @@ def test_enter_takes_the_class_that_fits_and_makes_one_where_none_does(serve_pag
     served.press("x", "v")
     options.first.wait_for()
     near = [served.run.review.class_names()[code] for code, _ in served.class_named(LIKE[1])["nearest"]]
-    assert options.all_inner_texts()[:3] == near, "before anything is typed: what is near"
-    assert LIKE[1] not in options.all_inner_texts() and chosen.count() == 0
+    assert options.all_text_contents()[:3] == near, "before anything is typed: what is near"
+    assert LIKE[1] not in options.all_text_contents() and chosen.count() == 0
     page.keyboard.type("tunic")
-    assert options.all_inner_texts() == [LIKE[3], "tunic"]
-    assert chosen.all_inner_texts() == [LIKE[3]]
+    assert options.all_text_contents() == [LIKE[3], "tunic"]
+    assert chosen.all_text_contents() == [LIKE[3]]
     served.press("Enter")
     served.said(f"Moved 1 item to “{LIKE[3]}”")
     assert [event["op"] for event in served.done()[-1]] == ["assign"]
@@ -74,7 +77,7 @@ def test_enter_takes_the_class_that_fits_and_makes_one_where_none_does(serve_pag
     look_at(served, LIKE[2])
     served.press("x", "v")
     page.keyboard.type("Copepod_Calanoid")
-    assert chosen.all_inner_texts() == [LIKE[1]]
+    assert chosen.all_text_contents() == [LIKE[1]]
     served.press("Enter")
     served.said(f"Moved 1 item to “{LIKE[1]}”")
     # What nobody has is made: because nothing fits, by its entry, or with Shift.
@@ -102,3 +105,117 @@ def test_a_name_that_is_mended_is_taken_as_it_is_typed(serve_page: Any) -> None:
     served.press("Enter")
     served.page.locator("dialog .half h3", has_text=LIKE[2]).wait_for()
     served.press("Escape")
+
+
+def test_one_message_at_a_time_and_changes_are_those_in_force(serve_page: Any) -> None:  # noqa: F811
+    served = serve_page()
+    page = served.page
+    changes, toasts = page.locator(".changes"), page.locator("#toasts .toast")
+    served.press("j")
+    wait_until(page, "document.querySelectorAll('#grid .cell').length > 0")
+    served.press("d")
+    served.said("1 item put to the junk")
+    served.press("y")
+    served.said("(duplicate)")
+    assert toasts.count() == 1 and changes.inner_text() == "2 changes"
+    served.press("u")
+    served.said("Undone: junk 1.")
+    assert toasts.count() == 1 and changes.inner_text() == "1 change"
+    assert toasts.locator("button", has_text="Undo").count() == 0, "what is undone is not offered to be undone"
+    served.press("A")
+    served.said("Written to the run")
+    assert toasts.count() == 1 and changes.inner_text() == "1 change, applied"
+    assert page.locator("#work button", has_text="Apply").is_disabled()
+
+
+def test_the_items_that_look_different_are_selected_by_a_click_or_a_key(serve_page: Any) -> None:  # noqa: F811
+    served = serve_page(FakeRun(n=400, classes=9, names=LIKE))
+    page = served.page
+    picked = page.locator("#picked b")
+    assert page.locator(".entry .badge.warn").all_inner_texts() == ["9 look different"]
+    look_at(served, LIKE[1])
+    for use in (lambda: page.locator("#badges .chip.warn").click(), lambda: served.press("f")):
+        use()
+        picked.get_by_text("9 selected").wait_for()
+        assert page.evaluate("document.activeElement.id") == "grid"
+        served.press("Escape")
+    look_at(served, LIKE[0])
+    assert page.locator("#badges .chip.warn").count() == 0
+    page.locator(".entry .badge.warn").click()
+    served.see(LIKE[1])
+    picked.get_by_text("9 selected").wait_for()
+
+
+def test_export_history_and_keys_are_reached_on_a_phone_too(serve_page: Any) -> None:  # noqa: F811
+    served = serve_page()
+    with served.page.expect_download() as caught:
+        served.page.locator("#work button", has_text="Export").click()
+    assert caught.value.suggested_filename == "labels.csv"
+    phone = serve_page(viewport={"width": 390, "height": 844}, color_scheme="dark", has_touch=True)
+    page = phone.page
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    for words, title in (("History", "History"), ("Keys", "Keys")):
+        page.locator("#menu").tap()
+        page.locator("dialog.menu button", has_text=words).tap()
+        page.locator("dialog h2", has_text=title).wait_for()
+        phone.press("Escape")
+    page.locator("#menu").tap()
+    with page.expect_download():
+        page.locator("dialog.menu button", has_text="Export").tap()
+    # A bar that goes on to the right looks like it, until one is there.
+    phone.press("j")
+    bar = page.locator("#actions")
+    bar.locator("[data-key=p]").wait_for()
+    wait_until(page, "document.querySelector('#actions').classList.contains('goes-on')")
+    bar.evaluate("n => { n.scrollLeft = 1e4; }")
+    wait_until(page, "!document.querySelector('#actions').classList.contains('goes-on')")
+
+
+def test_the_last_refine_is_taken_back_by_a_key_of_its_own(serve_page: Any) -> None:  # noqa: F811
+    served = serve_page()
+    served.run.refining |= {"can_undo": True}
+    served.page.reload()
+    served.page.wait_for_selector("html[data-ready]")
+    served.press("h")
+    button = served.page.locator("dialog button", has_text="Undo the last refine")
+    button.wait_for()
+    assert button.get_attribute("aria-keyshortcuts") == "B"
+    served.press("R")
+    assert button.is_visible(), "R is refine, and nothing else"
+    served.press("B")
+    served.said("The fit before the last refine is back")
+
+
+def test_what_is_confirmed_is_said_without_an_interval(serve_page: Any) -> None:  # noqa: F811
+    served = serve_page()
+    page = served.page
+    one = next(one for one in served.run.classes() if not one["labelled"] and one["size"] > 20)
+    look_at(served, one["name"])
+    served.press("?")
+    assert "Confirm 0" not in page.locator("dialog .keylist").last.inner_text()
+    served.press("Escape", "p")
+    verdict = page.locator("dialog .verdict")
+    verdict.get_by_text("Nothing of it was confirmed yet.").wait_for()
+    served.press("Enter")
+    verdict.get_by_text("95 % interval").wait_for()
+    served.press("Escape", "a")
+    served.said("Accepted")
+    served.press("p")
+    verdict.wait_for()
+    size = one["size"]
+    assert (
+        verdict.inner_text() == f"All {size} items are confirmed or corrected, and {size} were right: 100 % precision."
+    )
+
+
+def test_the_ring_of_the_queue_lies_above_its_entries(serve_page: Any) -> None:  # noqa: F811
+    served = serve_page()
+    page = served.page
+    page.locator("#search").focus()
+    page.locator("#entries").evaluate("n => n.focus({ focusVisible: true })")
+    box = page.locator("#entries").bounding_box()
+    shot = page.screenshot(clip={"x": box["x"] + 1, "y": box["y"] + 4, "width": 1, "height": 200})
+    colours = np.unique(np.asarray(Image.open(io.BytesIO(shot)).convert("RGB")).reshape(-1, 3), axis=0)
+    assert len(colours) == 1, "unbroken along all of them"
+    # At the end of the overview there is no line without words.
+    assert page.locator("#overview footer").is_hidden()

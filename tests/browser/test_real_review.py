@@ -179,10 +179,10 @@ def test_the_loop_on_real_data(kind: str, browser: Any, real_data: Path, tmp_pat
         # Undo and redo, to the same labels.
         after = hands.review.table()
         hands.press("u")
-        hands.said("Undone.")
+        hands.said("Undone: ")
         assert hands.review.given.sum() == given
         hands.press("U")
-        hands.said("Done again.")
+        hands.said("Done again: ")
         assert hands.review.table().equals(after)
         # Fit again, look at the difference, take it; then have the fit before it back, and take it away once more.
         hands.press("R")
@@ -195,7 +195,7 @@ def test_the_loop_on_real_data(kind: str, browser: Any, real_data: Path, tmp_pat
         assert hands.names[first] == "what I call it"
         hands.press("h")
         page.locator("dialog button", has_text="Undo the last refine").wait_for()
-        hands.press("R")
+        hands.press("B")
         hands.said("The fit before the last refine is back")
         assert hands.review.table().select(["id", "label", "given"]).equals(after.select(["id", "label", "given"]))
         # The labels as a file.

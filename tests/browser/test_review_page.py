@@ -138,12 +138,12 @@ def test_the_loop_by_keyboard_alone(serve_page: Any) -> None:
     served.said("put to the junk")
     assert served.run.state()["counts"]["junk"] == 1
     served.press("u")
-    served.said("Undone.")
+    served.said("Undone: junk 1.")
     assert served.run.review.table().equals(before)
     served.press("u")
-    served.page.locator(".toast", has_text="Undone.").nth(1).wait_for()
+    served.said("Undone: create 0, assign 1.")
     served.press("U")
-    served.said("Done again.")
+    served.said("Done again: create 0, assign 1.")
     assert served.run.review.table().equals(before)
     # Grow: one candidate is unticked; the rest are taken, and twice as many come.
     code, size = served.run.classes()[0]["code"], served.run.classes()[0]["size"]
@@ -170,7 +170,7 @@ def test_the_loop_by_keyboard_alone(serve_page: Any) -> None:
     assert served.page.locator("dialog .steps li").count() == len(served.done()) + 1
     served.press("Escape", "A")
     served.said("Written to the run")
-    served.page.locator(".changes", has_text="0 changes").wait_for()
+    served.page.locator(".changes", has_text=f"{len(served.done())} changes, applied").wait_for()
     served.press("R")
     served.page.locator("dialog", has_text="12 items change their class").wait_for()
     assert served.page.locator("dialog .diff.vanished li").inner_text() == "novel-009: 4 → 0"
@@ -204,7 +204,7 @@ def test_the_mouse_selects_by_click_range_and_box(serve_page: Any) -> None:
     served.said("4 items put to the junk")
     assert np.flatnonzero(served.run.review.junk).tolist() == sorted(rows[at] for at in box)
     page.locator(".toast button", has_text="Undo").first.click()
-    served.said("Undone.")
+    served.said("Undone: junk 4.")
     assert not served.run.review.junk.any()
     cell(3).dblclick()
     page.locator("dialog .near-items .cell").first.wait_for()

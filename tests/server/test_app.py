@@ -193,12 +193,66 @@ def test_an_action_changes_what_it_says_and_undo_takes_it_back(client: Client, r
     assert changed.tolist() == sorted(rows)
     undone = client.post("/api/undo", {"version": done["version"], "key": "u1"}).json
     assert (undone["undo"], undone["redo"]) == (0, 1)
+    said = f"{len(rows)} items confirmed as novel-002; novel-002 called wasp"
+    assert undone["sentence"] == said, "by the name at that time"
     assert sorted(undone["rows"]) == sorted(rows)
     assert undone["classes"] == state["classes"], "to the last figure"
     again = client.post("/api/redo", {"version": undone["version"], "key": "r1"}).json
     assert again["classes"] == done["classes"]
-    sentences = [one["sentence"] for one in client.get("/api/history").json]
-    assert sentences == [f"{len(rows)} items confirmed as wasp; Class 5 called wasp"]
+    assert again["sentence"] == said
+    assert [one["sentence"] for one in client.get("/api/history").json] == [said]
+
+
+def test_the_history_calls_classes_as_they_were_called(client: Client) -> None:
+    rows = client.rows("/api/rows?code=5&part=sure")
+    fresh = client.get("/api/state").json["next_code"]
+    client.act({"op": "split", "code": 5, "parts": [rows[:2]], "codes": [fresh]})
+    client.act({"op": "rename", "code": fresh, "name": "moth"})
+    client.act({"op": "rename", "code": 5, "name": "wasp"})
+    done = client.act({"op": "merge", "code": fresh, "into": 5})
+    for _ in range(2):  # the merge, and the name before it
+        done = client.post("/api/undo", {"version": done["version"]}).json
+    client.act({"op": "rename", "code": 5, "name": "bee"})
+    client.act({"op": "assign", "rows": rows[3:5], "code": 5})
+    assert [one["sentence"] for one in client.get("/api/history").json] == [
+        "2 items confirmed as bee",
+        "novel-002 called bee",
+        "moth merged into wasp",
+        "novel-002 called wasp",
+        "novel-005 called moth",
+        "novel-002 split: 2 items in 1 category",
+    ]
+
+
+def test_changes_are_those_in_force(client: Client) -> None:
+    def turned(how: str) -> tuple[int, int]:
+        answer = client.post(f"/api/{how}", {"version": client.version}).json
+        return answer["changes"], answer["unapplied"]
+
+    for row in range(2):
+        done = client.act({"op": "junk", "rows": [row]})
+    assert (done["changes"], done["unapplied"]) == (2, 2)
+    assert turned("undo") == (1, 1)
+    assert turned("redo") == (2, 2)
+    assert turned("undo") == (1, 1)
+    assert turned("apply") == (1, 0)
+    assert turned("undo") == (0, 1), "the run says what was taken back"
+    assert turned("redo") == (1, 0), "as the run says it"
+    assert turned("undo") == (0, 1)
+    client.act({"op": "junk", "rows": [3]})
+    assert turned("apply") == (1, 0)
+
+
+def test_the_items_that_look_different_can_be_asked_for(client: Client) -> None:
+    apart = client.rows("/api/rows?code=6&part=sure")
+    merged = client.act({"op": "merge", "code": 6, "into": 5})
+    assert 6 not in by_code(merged)
+    own = [row for row in client.rows("/api/rows?code=5&part=sure") if row not in set(apart)]
+    done = by_code(client.act({"op": "assign", "rows": own[: len(own) // 2], "code": 5}))[5]
+    far = client.rows("/api/rows?code=5&part=far")
+    assert len(far) == done["far"] > 2
+    assert set(far) & set(apart) and not set(far) & set(own[: len(own) // 2])
+    assert f"{len(far)} of " in done["why"] and "look different" in done["why"]
 
 
 def test_merge_split_create_reject_and_distinct(client: Client) -> None:
@@ -318,11 +372,12 @@ def test_apply_writes_the_run_and_its_page(client: Client, run_folder: Path) -> 
     assert done["changes"] == 1
     applied = client.post("/api/apply", {"version": done["version"]})
     assert applied.status == 200
-    assert applied.json["changes"] == 0
+    assert (applied.json["changes"], applied.json["unapplied"]) == (1, 0)
     assert "wasp" in Run(run_folder).written_assignments().column("name").to_pylist()
     client.session.close()
     assert "wasp" in Run(run_folder).report.read_text()
-    assert client.post("/api/undo", {"version": done["version"]}).json["changes"] == 1
+    undone = client.post("/api/undo", {"version": done["version"]}).json
+    assert (undone["changes"], undone["unapplied"]) == (0, 1)
 
 
 def test_the_labels_as_they_are_now_can_be_downloaded_and_given_back(client: Client, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def make_cards(
                 "suggested": category.suggested_name,
                 "terms": category.terms,
                 "nearest": [[other.code, other.cosine] for other in category.nearest_known],
-                "why": why_here(category),
+                "why": why_here(category, int(confirmed[c]), int(left[c])),
                 "contaminated": 0,
                 "accepted": category.size > 0 and not left[c],
             }
@@ -83,9 +83,13 @@ def make_cards(
     return cards, [unsure, *(of_each[c] for c in order.tolist())]
 
 
-def why_here(category: Category) -> str:
-    """One sentence: why a category stands where it does in the queue."""
+def why_here(category: Category, confirmed: int = 0, left: int = 1) -> str:
+    """One sentence: why a category stands where it does; of its items so many were confirmed, others are still open."""
     leaning = plural(category.leaning, "unsure item leans", "unsure items lean") + " to it."
+    if confirmed and not left:
+        return "Every item is confirmed." + (f" {leaning}" if category.leaning else "")
+    if confirmed and category.status == "novel":
+        return f"Novel: {plural(left, 'item is', 'items are')} not confirmed yet."
     if category.status == "novel" and category.size > 1:
         return f"Novel: nobody has looked at its {category.size:,} items yet."
     if category.status == "novel":

@@ -176,7 +176,7 @@ def _find_problems_of_the_review(run: Run) -> Iterator[Problem]:
     for number in run.states():
         path = run.state_file(number)
         yield from tried(path, lambda number=number: run.read_state(number), AGAIN)  # type: ignore[misc]
-    if not lost and is_sound(lambda: RunReview.open(run)) and (held := RunReview.open(run)).pending:
+    if not lost and is_sound(lambda: RunReview.open(run)) and not (held := RunReview.open(run)).is_written:
         yield Problem(run.files.assignments, "lacks what was said last; it follows from the review.", _applier(held))
 
 

@@ -164,8 +164,14 @@ class RunReview:
 
     @property
     def pending(self) -> int:
-        """How many actions, undo and redo included, are not in the file of assignments yet."""
-        return len({one.action for one in self._kept if one.seq > self.applied})
+        """By how many actions the labels differ from the file of assignments: said since, or taken back since."""
+        written = replayed([one for one in self._kept if one.seq <= self.applied])[0]
+        return len({step.action for step in written if step.active} ^ set(self._key()))
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the file of assignments knows of every event, also of one that was taken back."""
+        return all(one.seq <= self.applied for one in self._kept)
 
     # ------------------------------------------------------------ say something
 
@@ -289,7 +295,7 @@ class RunReview:
         """
         if int(self.run.written_note().get("base", 0)) != self.base or self.log.version() != self.version:
             self.refresh()
-        if not self.pending:
+        if self.is_written:
             return self.run.written_assignments()
         table = _noted(self.review, self.log, self.version)
         self.run.write_assignments(table)

@@ -205,6 +205,11 @@ class Described:
             for columns, row in zip(best, chosen, strict=True)
         ]
 
+    @property
+    def is_far(self) -> NDArray[np.bool_]:
+        """Assigned items (N,) that look different: they lie far from those that people gave their class."""
+        return np.asarray(self._foreign > 0)
+
     def doubt(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Chance that each of some rows (n,) is wrong: by its confidence, or for it lies far from the given ones."""
         return np.asarray(np.maximum(1.0 - self.now.confidence[rows], self._foreign[rows]))
@@ -259,7 +264,8 @@ class Described:
         if doubts.nameless[code]:
             return "New: nobody has looked at it yet."
         if doubts.contaminated[code] > max(doubts.wrong[code], 0.05):
-            return f"{int(self.far[code]):,} of {n:,} assigned items lie far from the ones that people gave."
+            look = "looks" if self.far[code] == 1 else "look"
+            return f"{int(self.far[code]):,} of {n:,} assigned items {look} different from the ones that people gave."
         wrong = round(n * float(doubts.wrong[code]))
         if wrong:
             return f"About {wrong:,} of {n:,} items that nobody has confirmed are wrong."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ltgcd.report.sentences import plural
@@ -10,25 +10,58 @@ from ltgcd.review.log import Kept, Step
 from ltgcd.review.state import Event, Review
 
 SHOWN = 60  # characters of a name
+TOLD = 3  # edits of an action
 
 
 def history(steps: Sequence[Step], review: Review, limit: int) -> list[dict[str, Any]]:
     """The last actions, each with a sentence, whether it counts, and how many items it named."""
-    names = _all_names(steps, review)
-    found = []
-    for step in steps[::-1][:limit]:
-        events = [kept.event for kept in step.events]
-        found.append(
-            {
-                "action": step.action,
-                "time": step.events[0].time,
-                "author": step.events[0].author,
-                "sentence": sentence(events, names),
-                "active": step.active,
-                "n": sum(_rows(event) for event in events),
-            }
-        )
-    return found
+    return [
+        {
+            "action": step.action,
+            "time": step.events[0].time,
+            "author": step.events[0].author,
+            "sentence": sentence,
+            "active": step.active,
+            "n": sum(_rows(kept.event) for kept in step.events),
+        }
+        for step, sentence in [*told(steps, review)][::-1][:limit]
+    ]
+
+
+def told(steps: Sequence[Step], review: Review) -> Iterator[tuple[Step, str]]:
+    """Every action with its sentence, in order; classes have the names that they had at the time."""
+    names = _Names(review)
+    for step in steps:
+        names.begin(active=step.active)
+        sentences = []
+        for kept in step.events:
+            if len(sentences) < TOLD:
+                sentences.append(_sentence(kept.event, names))
+            names.learn(kept.event)
+        rest = len(step.events) - len(sentences)
+        yield step, "; ".join(sentences) + (f"; and {rest:,} more" if rest else "")
+
+
+class _Names:
+    """What classes were called, action by action; a name that was taken back is known to what was taken back with it."""
+
+    def __init__(self, review: Review) -> None:
+        self._classes = review.classes
+        self._held: dict[int, str] = dict(zip(review.classes.codes, review.classes.names, strict=True))
+        self._now, self._is_active = self._held, True
+
+    def begin(self, *, active: bool) -> None:
+        if active != self._is_active:
+            self._now = self._held if active else dict(self._held)
+        self._is_active = active
+
+    def learn(self, event: Event) -> None:
+        if event["op"] in ("create", "rename"):
+            self._now[event["code"]] = event["name"]
+
+    def of(self, code: int) -> str:
+        name = self._now.get(code) or self._classes.name_of(code)
+        return name if len(name) <= SHOWN else name[: SHOWN // 2 - 1] + "…" + name[-SHOWN // 2 :]
 
 
 def event_lines(kept: Sequence[Kept]) -> list[dict[str, Any]]:
@@ -39,45 +72,25 @@ def event_lines(kept: Sequence[Kept]) -> list[dict[str, Any]]:
     ]
 
 
-def sentence(events: Sequence[Event], names: dict[int, str]) -> str:
-    """What an action did, in a line."""
-    told = [_told(event, names) for event in events[:3]]
-    rest = len(events) - len(told)
-    return "; ".join(told) + (f"; and {rest:,} more" if rest else "")
-
-
-def _told(event: Event, names: dict[int, str]) -> str:
+def _sentence(event: Event, names: _Names) -> str:
     op, items = event["op"], plural(_rows(event), "item", "items")
 
     def name(key: str) -> str:
-        spelled = names.get(event.get(key, -1), f"class {event.get(key)}")
-        return spelled if len(spelled) <= SHOWN else spelled[: SHOWN - 1] + "…"
+        return names.of(event[key]) if key in event else ""
 
-    told = {
+    sentences = {
         "assign": f"{items} confirmed as {name('code')}",
         "clear": f"What was said of {items} taken back",
         "junk": f"{items} taken out" + (f" ({event['why']})" if event.get("why") else ""),
         "reject": f"{items} not {name('code')}",
         "create": f"{event.get('name')} made",
-        "rename": f"Class {event.get('code')} called {event.get('name')}",
+        "rename": f"{name('code')} called {event.get('name')}",
         "merge": f"{name('code')} merged into {name('into')}",
         "split": f"{name('code')} split: {items} in {plural(len(event.get('parts', ())), 'category', 'categories')}",
         "distinct": f"{name('code')} and {name('other')} kept apart",
     }
-    return told.get(op, str(op))
+    return sentences.get(op, str(op))
 
 
 def _rows(event: Event) -> int:
     return len(event.get("rows", ())) + sum(len(part) for part in event.get("parts", ()))
-
-
-def _all_names(steps: Sequence[Step], review: Review) -> dict[int, str]:
-    """Names by code, also of classes that were merged away or taken back."""
-    names = dict(zip(review.classes.codes, review.classes.names, strict=True))
-    for step in steps:
-        for kept in step.events:
-            for code in kept.event.get("codes", ()):
-                names[code] = review.classes.name_of(code)
-            if kept.event["op"] == "create" or (kept.event["op"] == "rename" and step.active):
-                names[kept.event["code"]] = kept.event["name"]
-    return names | review.class_names()

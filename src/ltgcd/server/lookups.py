@@ -31,7 +31,7 @@ from ltgcd.review.suggest import (
 from ltgcd.server.described import Described
 from ltgcd.server.material import Material
 
-PARTS = ("sure", "unsure", "all")
+PARTS = ("sure", "unsure", "far", "all")
 FOUND = 1000  # rows of a search
 LONG_TEXT = 20_000  # characters of a text that are sent
 ENOUGH = 3  # confirmed items from which they alone say what a class is like
@@ -50,12 +50,12 @@ def check_class(described: Described, code: int) -> int:
 
 
 def rows_of_class(described: Described, code: int, part: str = "all", order: Order = "doubtful") -> NDArray[np.int64]:
-    """Rows of a class: its sure items, the unsure ones that lean to it, or both, in an order."""
+    """Rows of a class: its sure items, those of them that look different, the unsure ones that lean to it, or all."""
     if part not in PARTS or order not in ("doubtful", "centre"):
-        raise InputError("Rows have a part (sure, unsure or all) and an order (doubtful or centre).")
+        raise InputError("Rows have a part (sure, unsure, far or all) and an order (doubtful or centre).")
     now = described.now
     of_class = now.code == check_class(described, code)
-    chosen = {"sure": now.sure, "unsure": now.status == 2, "all": now.status != 3}[part]
+    chosen = {"sure": now.sure, "far": described.is_far, "unsure": now.status == 2, "all": now.status != 3}[part]
     rows = np.flatnonzero(of_class & chosen).astype(np.int64)
     cosine = own_cosines(described.z, rows, now.code[rows], now.members[rows] == code, described.shapes)
     settled = now.given[rows] | described.labelled[rows]

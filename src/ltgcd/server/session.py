@@ -33,7 +33,7 @@ from ltgcd.run.report import draw_again
 from ltgcd.run.reviewed import RunReview
 from ltgcd.server import lookups
 from ltgcd.server.described import Described
-from ltgcd.server.history import history
+from ltgcd.server.history import history, told
 from ltgcd.server.material import Material, read_material
 from ltgcd.server.thumbnails import Thumbnails
 
@@ -125,7 +125,8 @@ class Session:
         return {
             "version": held.version,
             "base": held.base,
-            "changes": held.pending,
+            "changes": held.can_undo,
+            "unapplied": held.pending,
             "undo": held.can_undo,
             "redo": held.can_redo,
             "k": self._class_number(),
@@ -202,11 +203,20 @@ class Session:
 
     def undo(self, version: int, key: str) -> dict[str, Any]:
         """Take back the last action."""
-        return self._change(lambda: self.held.undo(key=key), version, key)
+        return self._turn(lambda: self.held.undo(key=key), version, key)
 
     def redo(self, version: int, key: str) -> dict[str, Any]:
         """Do again what was taken back last."""
-        return self._change(lambda: self.held.redo(key=key), version, key)
+        return self._turn(lambda: self.held.redo(key=key), version, key)
+
+    def _turn(self, change: Callable[[], object], version: int, key: str) -> dict[str, Any]:
+        """Take something back, or do it again, and say what it was."""
+        with self.lock:
+            before = {step.action for step in self.held.steps() if step.active}
+            answer = self._change(change, version, key)
+            turned = before ^ {step.action for step in self.held.steps() if step.active}
+            said = [sentence for step, sentence in told(self.held.steps(), self.held.review) if step.action in turned]
+            return {**answer, "sentence": "; ".join(said)}
 
     def _change(self, change: Callable[[], object], version: int, key: str) -> dict[str, Any]:
         with self.lock:

@@ -1,13 +1,15 @@
 // What a person can do: each becomes one action of one or more events, which the source keeps and can undo.
-import { plural, shortName, toast, whole } from "./dom.js";
+import { clearToast, plural, shortName, toast, whole } from "./dom.js";
 import { JUNK } from "./items.js";
 import { currentClass, isGiven, load, nameOf, receive, selectedRows, store } from "./store.js";
+import { sentenceOf } from "./told.js";
 
 const spoken = (name) => `“${shortName(name)}”`;
 let line = Promise.resolve(); // one after the other, so that each knows the version that it is about
 
 /** Do one thing, in its turn; where another tab was faster, everything is read again and nothing is overwritten. */
 function inTurn(work) {
+  clearToast(); // what it offers to undo is no longer the last
   const turn = line.then(work).then(() => true).catch(async (error) => {
     if (error.status === 409) {
       toast("Something was changed elsewhere (another tab?), so this was not done. You now see the newest state: please look again.", { trouble: true });
@@ -18,17 +20,21 @@ function inTurn(work) {
   line = turn;
   return turn;
 }
+/** What an undo or redo was about, if its answer says so. */
+const turned = ({ sentence, action }) => sentence || action ? sentenceOf({ sentence, ...action }) : "";
 export const act = (events, sentence) => inTurn(async () => {
   await receive(await store.source.act(events, store.state.version));
   toast(sentence, { offer: "Undo", act: undo });
 });
 export const undo = () => store.state.undo ? inTurn(async () => {
-  await receive(await store.source.undo(store.state.version));
-  toast("Undone.", { offer: "Redo", act: redo });
+  const answer = await store.source.undo(store.state.version), what = turned(answer);
+  await receive(answer);
+  toast(what ? `Undone: ${what}.` : "Undone.", { offer: "Redo", act: redo });
 }) : toast("There is nothing to undo.");
 export const redo = () => store.state.redo ? inTurn(async () => {
-  await receive(await store.source.redo(store.state.version));
-  toast("Done again.");
+  const answer = await store.source.redo(store.state.version), what = turned(answer);
+  await receive(answer);
+  toast(what ? `Done again: ${what}.` : "Done again.", { offer: "Undo", act: undo });
 }) : toast("There is nothing to redo.");
 /** Go back, or forward, by some actions at once. */
 export const travel = (steps) => inTurn(async () => {

@@ -1,12 +1,12 @@
 // The page put together: the top bar, the theme, and everything started in its order.
 import { applyChanges, redo, undo } from "./actions.js";
 import { startCategory, startTitles } from "./category.js";
-import { saveCorrections, toggleContrast } from "./commands.js";
+import { saveCorrections, saveLabels, toggleContrast } from "./commands.js";
 import { $, button, el, percent, plural, remember, toast, whole } from "./dom.js";
 import { openDetail } from "./detail.js";
 import { startGrid } from "./grid.js";
 import { openHistory } from "./history.js";
-import { openHelp, startKeys } from "./keys.js";
+import { openHelp, openMenu, startKeys } from "./keys.js";
 import { startMap } from "./map.js";
 import { startOverview } from "./overview.js";
 import { startQueue } from "./queue.js";
@@ -14,16 +14,17 @@ import { follow, openRefine, refineLabel, refineTime } from "./refine.js";
 import { emit, load, on, show, store } from "./store.js";
 
 function drawTop() {
-  const { state } = store, { settled, n, changes, undo: back, redo: forth } = state, server = state.mode === "server";
+  const { state } = store, { settled, n, changes, unapplied, undo: back, redo: forth } = state, server = state.mode === "server";
   $("#title").textContent = state.title;
   $("#progress i").style.width = 100 * settled / Math.max(1, n) + "%";
   $("#progress p").textContent = `${whole(settled)} of ${whole(n)} settled`;
   $("#progress p").dataset.short = percent(settled / Math.max(1, n));
   $("#progress").setAttribute("aria-valuenow", String(Math.round(100 * settled / Math.max(1, n))));
   $("#progress").setAttribute("aria-valuetext", $("#progress p").textContent);
-  const parts = [el("span", { class: "changes", role: "status", text: plural(changes, "change") })];
-  if (server) parts.push(button("Apply", "A", applyChanges, { disabled: !changes, title: "Write the names and labels to the run, at once" }),
-    el("button", { type: "button", class: "button" + (changes || state.refine?.state === "done" ? " primary" : ""), onclick: openRefine, "aria-keyshortcuts": "R", title: "Fit again with your changes as constraints; you see what it changes before it is taken" }, el("span", { class: "refine-label", text: refineLabel() }), el("span", { class: "refine-time", text: refineTime() }), el("kbd", { text: "R", "aria-hidden": "true" })));
+  const parts = [el("span", { class: "changes", role: "status", text: plural(changes, "change") + (server && changes && !unapplied ? ", applied" : ""), title: "In force since the last refine" })];
+  if (server) parts.push(button("Apply", "A", applyChanges, { disabled: !unapplied, title: "Write the names and labels to the run, at once" }),
+    el("button", { type: "button", class: "button" + (changes || state.refine?.state === "done" ? " primary" : ""), onclick: openRefine, "aria-keyshortcuts": "R", title: "Fit again with your changes as constraints; you see what it changes before it is taken" }, el("span", { class: "refine-label", text: refineLabel() }), el("span", { class: "refine-time", text: refineTime() }), el("kbd", { text: "R", "aria-hidden": "true" })),
+    button("Export", "E", saveLabels, { class: "export", title: "Download labels.csv: every item's label as it is now" }));
   else if (changes) parts.push(button("Download corrections.csv", "D", saveCorrections, { class: "primary" }));
   const had = document.activeElement?.closest?.("#work") && document.activeElement.getAttribute("aria-keyshortcuts");
   $("#work").replaceChildren(...parts);
@@ -87,6 +88,7 @@ export async function start(source) {
   $("#redo").addEventListener("click", redo);
   $("#history").addEventListener("click", openHistory);
   $("#help").addEventListener("click", openHelp);
+  $("#menu").addEventListener("click", openMenu);
   $("#contrast").addEventListener("click", toggleContrast);
   if (remember((memory) => memory.getItem("ltgcd-contrast")) === "on") toggleContrast();
   on("state", drawTop);

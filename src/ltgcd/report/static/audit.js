@@ -8,7 +8,13 @@ import { nameOf, store } from "./store.js";
 export function openAudit(code) {
   let answer = null, wrong = new Set(), list = null;
   const panel = openPanel({ title: `Check a sample of “${shortName(nameOf(code))}”`, kind: "wide", keys: { Enter: () => take() } });
-  const result = () => answer.checked ? `Of ${plural(answer.checked, "item")} checked, ${whole(answer.right)} were right: ${percentSure(answer.right / answer.checked)} precision, 95 % interval ${percentSure(answer.low)} to ${percentSure(answer.high)}.` : "Nothing was checked yet.";
+  /** One can't tell what was accepted at one go from what was looked at one by one: all of it was confirmed, or corrected. */
+  function result() {
+    const { checked, right, low, high } = answer, precision = checked ? `${percentSure(right / checked)} precision` : "";
+    if (!checked) return answer.rows.length ? "Nothing of it was confirmed yet." : "There is nothing to check: the fit itself put nothing here that is left.";
+    if (!answer.rows.length) return `${checked === 1 ? "Its one item is" : `All ${whole(checked)} items are`} confirmed or corrected, and ${whole(right)} ${right === 1 ? "was" : "were"} right: ${precision}.`;
+    return `Of ${plural(checked, "item")} confirmed or corrected, ${whole(right)} ${right === 1 ? "was" : "were"} right: ${precision}, 95 % interval ${percentSure(low)} to ${percentSure(high)}.`;
+  }
   function foot() {
     panel.act(button(wrong.size ? `${whole(wrong.size)} wrong, the other ${whole(answer.rows.length - wrong.size)} right` : `All ${whole(answer.rows.length)} are right`, "Enter", take, { class: "primary" }),
       el("span", { class: "soft", text: "Click, or x on one, marks what is wrong" }));
@@ -17,7 +23,7 @@ export function openAudit(code) {
     answer = await waitFor(panel, store.source.audit(code));
     if (!answer) return;
     wrong = new Set();
-    if (!answer.rows.length) { panel.fill(el("p", { class: "verdict", text: result() }), el("p", { class: "soft", text: "Everything in it was checked." })); panel.act(button("Close", "Esc", panel.close)); return; }
+    if (!answer.rows.length) { panel.fill(el("p", { class: "verdict", text: result() })); panel.act(button("Close", "Esc", panel.close)); return; }
     list = strip(answer.rows, { label: "Sample; marked ones are wrong", onpick: (row) => { if (!wrong.delete(row)) wrong.add(row); list.refresh(); foot(); }, marked: (row) => !wrong.has(row) });
     panel.fill(el("p", { class: "verdict", role: "status", text: result() }), el("p", { class: "soft", text: `${plural(answer.rows.length, "item")} drawn at random: which of them do not belong to it?` }), list);
     list.firstChild?.focus();

@@ -1,6 +1,6 @@
 // The centre: what is looked at, its name and facts, the buttons, and what the sections of its grid are called.
 import { $, breakable, button, el, onceAFrame, percentSure, plural, signed, whole } from "./dom.js";
-import { barOf, COMMANDS, setArrange, shownKey, startRename, textOf } from "./commands.js";
+import { barOf, COMMANDS, selectFar, setArrange, shownKey, startRename, textOf } from "./commands.js";
 import { panelIsOpen } from "./panel.js";
 import { openClass } from "./queue.js";
 import { byClass } from "./actions.js";
@@ -43,7 +43,7 @@ function drawClass(one) {
   $("#badges").replaceChildren(...[
     el("span", { class: "chip " + lane, text: one.size ? (one.known ? "known" : "novel") : "unsure items only" }),
     one.accepted ? el("span", { class: "chip done", text: "✓ accepted" }) : null,
-    isMixed(one) ? el("span", { class: "chip warn", text: `${whole(one.far)} look different`, title: "Items that lie far from those that people gave it: perhaps another class is among them" }) : null].filter(Boolean));
+    isMixed(one) ? el("button", { type: "button", class: "chip warn", text: `${whole(one.far)} look different`, "aria-keyshortcuts": "f", title: "Select them (f): they lie far from the items that people gave it, and are perhaps of another class", onclick: selectFar }) : null].filter(Boolean));
   const facts = [stat(plural(one.size, "item")), stat(percentSure(one.confidence) + " confident", "Mean probability that the label is right, over its sure items"),
     one.coherence === null || one.coherence === undefined ? null : stat(`coherence ${signed(one.coherence)}`, "How much nearer the items are to their own centre than to the nearest other one, from −1 to 1"),
     one.labelled ? stat(`${whole(one.labelled)} labelled`) : null, one.given ? stat(`${whole(one.given)} confirmed`) : null,
@@ -89,8 +89,12 @@ function drawActions() {
   $("#actions").replaceChildren(...groups.first, ...groups.class);
   $("#picked").replaceChildren(el("b", { role: "status", text: `${whole(n)} selected` }), ...groups.items, ...groups.last);
   document.body.style.setProperty("--picked", `${$("#picked").offsetHeight}px`); // messages stand above it
+  fade($("#actions"));
+  fade($("#picked"));
   if (focused) ([...document.querySelectorAll("#actions button, #picked button")].find((one) => one.dataset.key === focused) ?? $("#grid")).focus({ preventScroll: true });
 }
+/** A bar that has more than is seen fades out at its end, until one has come there. */
+const fade = (bar) => bar.classList.toggle("goes-on", bar.scrollWidth - bar.clientWidth - bar.scrollLeft > 2);
 const NOTHING = { unsure: "No item is unsure.", junk: "Nothing is junk.", search: "No item has that in its id or text.", class: "No item is in it. Move some here (v), or merge it with another (m)." };
 let byKey = false; // whether a key was the last thing that the person used
 /** Whoever works with the keyboard never loses the place: where what had the focus is gone, the items get it. */
@@ -102,8 +106,13 @@ export function startCategory() {
   addEventListener("keydown", () => { byKey = true; }, true);
   addEventListener("pointerdown", () => { byKey = false; }, true);
   for (const node of $("#arrange").children) node.addEventListener("click", () => setArrange(node.value));
+  for (const bar of [$("#actions"), $("#picked")]) {
+    bar.addEventListener("scroll", () => fade(bar), { passive: true });
+    new ResizeObserver(() => fade(bar)).observe(bar);
+  }
   const zoom = $("#zoom input");
   zoom.addEventListener("input", () => { store.zoom = Number(zoom.value); emit("zoom"); });
+  on("far", selectFar);
   on("state view head", () => { if (store.state) drawHead(); });
   on("view rows selection state", () => { if (store.state) { drawActions(); keepFocus(); } });
   on("rows", () => {

@@ -22,7 +22,7 @@ export function drawSizes(classes, open) {
   const ranked = [...classes].filter((one) => one.size > 0).sort((a, b) => b.size - a.size);
   const rare = ranked.filter((one) => one.size <= 5).length, single = ranked.filter((one) => one.size === 1).length;
   const note = !ranked.length ? "" : `From ${whole(ranked[0].size)} down to ${plural(ranked.at(-1).size, "item")}` +
-    (rare ? `; ${whole(rare)} of ${whole(ranked.length)} have five or fewer` : "") + (single ? `, ${whole(single)} of these just one` : "") + ".";
+    (rare ? `; ${whole(rare)} of ${whole(ranked.length)} ${rare === 1 ? "has" : "have"} five or fewer` : "") + (single ? `, ${whole(single)} of these just one` : "") + ".";
   $("#sizes p").textContent = note;
   chart("sizes", (box, width, height) => {
     if (!ranked.length) { box.append(el("p", { text: "Every item is unsure." })); return; }

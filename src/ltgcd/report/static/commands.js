@@ -2,7 +2,7 @@
 import { accept, applyChanges, byClass, codeOf, confirm, junk, moveRows, redo, reject, rename, split, takeBack, undo, unsaid } from "./actions.js";
 import { $, copy, download, el, middleOut, plural, remember, toast, whole } from "./dom.js";
 import { GIVEN, JUNK } from "./items.js";
-import { cursorRow, gridCount, toggleHere } from "./grid.js";
+import { cursorRow, gridCount, moveTo, toggleHere } from "./grid.js";
 import { openAudit } from "./audit.js";
 import { openDetail } from "./detail.js";
 import { openGrow } from "./grow.js";
@@ -13,7 +13,7 @@ import { openPanel } from "./panel.js";
 import { goBy } from "./queue.js";
 import { openRefine } from "./refine.js";
 import { openSplit } from "./split.js";
-import { clearSelection, currentClass, describeRows, emit, nearTo, refreshRows, select, selectedRows, shownRows, store } from "./store.js";
+import { clearSelection, currentClass, describeRows, emit, isMixed, nearTo, refreshRows, select, selectedRows, shownRows, store } from "./store.js";
 
 const selected = () => store.selection.size;
 const server = () => store.source.mode === "server";
@@ -82,6 +82,15 @@ export function toggleContrast() {
   $("#contrast").setAttribute("aria-pressed", String(on));
   remember((memory) => memory.setItem("ltgcd-contrast", on ? "on" : "off"));
 }
+/** Select the items of the class that lie far from those that people gave it, and go to the first. */
+export async function selectFar() {
+  const one = currentClass();
+  if (!one) return;
+  const rows = await store.source.rows(one.code, "far", store.arrange).catch((error) => toast(error.message, { trouble: true }));
+  if (!rows || currentClass()?.code !== one.code) return;
+  select(rows, { only: true });
+  if (rows.length) moveTo(shownRows().indexOf(rows[0]));
+}
 export function setArrange(arrange) {
   store.arrange = arrange;
   emit("head");
@@ -90,12 +99,12 @@ export function setArrange(arrange) {
 const inClass = () => currentClass() !== null;
 /** What accepting would confirm: the sure items that nobody has said anything about, without those that are selected. */
 const toAccept = () => unsaid(store.sections.find((section) => section.key === "sure")?.rows ?? []).filter((row) => !store.selection.has(row)).length;
-const acceptLabel = () => !toAccept() ? (selected() ? "Others are accepted" : "All accepted") : selected() ? `Accept other ${whole(toAccept())}` : `Accept all ${whole(toAccept())}`;
+const acceptLabel = () => !inClass() ? "Accept all items of the class" : !toAccept() ? (selected() ? "Others are accepted" : "All accepted") : selected() ? `Accept other ${whole(toAccept())}` : `Accept all ${whole(toAccept())}`;
 
 // key, what it does (a text, or a function that gives one), when it works, what it runs; `bar`: a button above the grid.
 export const COMMANDS = [
   { key: "a", label: acceptLabel, when: () => inClass() && sureCount() > 0, off: () => !toAccept(), run: accept, bar: "first", primary: true },
-  { key: "c", label: () => `Confirm ${whole(selected())}`, when: () => selected() > 0, run: () => confirm(), bar: "items" },
+  { key: "c", label: () => selected() ? `Confirm ${whole(selected())}` : "Confirm the selected items", when: () => selected() > 0, run: () => confirm(), bar: "items" },
   { key: "n", label: () => inClass() ? `Not ${middleOut(currentClass().name, 24)}` : "Not its class", title: () => inClass() ? `Not ${middleOut(currentClass().name, 200)}` : null, when: () => selected() > 0 && can("reject"), run: () => reject(), bar: "items" },
   { key: "v", label: () => selected() ? "Move to …" : "Move this item to …", when: () => gridCount() > 0 && chosenRows().length > 0, run: moveSelected, bar: () => selected() && "items" },
   { key: "d", label: () => selected() ? "Junk" : "This item is junk", when: () => gridCount() > 0 && chosenRows().length > 0, run: () => junk(chosenRows()), bar: () => selected() && "items" },
@@ -110,6 +119,7 @@ export const COMMANDS = [
   { key: "i", label: "Copy ids", when: () => gridCount() > 0, run: copyIds, bar: () => selected() ? "last" : !server() && "class" },
   { key: "Escape", shown: "Esc", label: "Deselect", when: () => selected() > 0, run: clearSelection, bar: "last" },
   { key: "x", label: "Select or deselect the item", when: () => gridCount() > 0, run: toggleHere },
+  { key: "f", label: () => inClass() && isMixed(currentClass()) ? `Select the ${whole(currentClass().far)} that look different` : "Select the items that look different", when: () => inClass() && isMixed(currentClass()) && can("far"), run: selectFar },
   { key: "X", label: "Select all that is shown", when: () => gridCount() > 0, run: () => select(shownRows()) },
   { key: "Enter", label: "Look at the item", when: () => gridCount() > 0, run: () => openDetail(cursorRow()) },
   { key: " ", shown: "Space", label: "Look at the item", when: () => gridCount() > 0, run: () => openDetail(cursorRow()) },
@@ -119,7 +129,7 @@ export const COMMANDS = [
   { key: "u", label: "Undo", when: () => store.state.undo > 0, run: undo },
   { key: "U", label: "Redo", when: () => store.state.redo > 0, run: redo },
   { key: "h", label: "History", when: () => true, run: openHistory },
-  { key: "A", label: "Apply: write the changes to the run", when: () => server() && store.state.changes > 0, run: applyChanges },
+  { key: "A", label: "Apply: write the changes to the run", when: () => server() && store.state.unapplied > 0, run: applyChanges },
   { key: "R", label: "Refine: fit again with your changes", when: server, run: openRefine },
   { key: "D", label: "Download corrections.csv", when: () => !server() && store.state.changes > 0, run: saveCorrections },
   { key: "E", label: "Export: download the labels as they are now", when: server, run: saveLabels },

@@ -46,6 +46,13 @@ export function classButton(before, name, most, key, onclick, attributes = {}) {
   const short = middleOut(name, most), all = before + middleOut(name, 200);
   return button(before + short, key, onclick, short === name ? attributes : { title: all, "aria-label": all, ...attributes });
 }
+const ENDING = 10; // letters of a long name that are seen in any case
+/** A name of which, where there is too little room, the middle gives way; a plain one alone, for letters may run leftwards. */
+export function bothEnds(name) {
+  const text = shortName(name), at = text.length - ENDING;
+  if (at < ENDING || !/^[!-~ …]+$/.test(text)) return el("bdi", { text });
+  return el("bdi", { class: "ends" }, el("span", { text: text.slice(0, at) }), el("span", { text: text.slice(at) }));
+}
 /** Text that may break after an underscore, a slash, a dot or a dash. */
 export function breakable(text) {
   const parts = shortName(text).split(/(?<=[_/.-])/);
@@ -87,11 +94,10 @@ export function toast(sentence, { offer = null, act = null, trouble = false } = 
   const close = () => note.remove();
   if (offer) note.append(el("button", { type: "button", text: offer, onclick: () => { close(); act(); } }));
   note.append(el("button", { type: "button", class: "close", text: "×", "aria-label": "Close this message", onclick: close }));
-  const toasts = $("#toasts");
-  toasts.append(note);
-  while (toasts.childElementCount > 3) toasts.firstChild.remove();
+  $("#toasts").replaceChildren(note); // one at a time, so that its offer is about what was done last
   setTimeout(close, trouble ? 12000 : 6000);
 }
+export const clearToast = () => $("#toasts").replaceChildren();
 /** Copy a text; where the browser allows no clipboard (a file, an old one), by a selection. */
 export async function copy(text, what) {
   try {

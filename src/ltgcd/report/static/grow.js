@@ -39,8 +39,10 @@ export async function openGrow(code) {
   async function take() {
     const right = rows.filter((row) => !wrong.has(row));
     for (const row of wrong) passed.add(row);
-    if (right.length && !await act([{ op: "assign", rows: right, code }], `${plural(right.length, "item")} added to “${shortName(nameOf(code))}”.`)) { panel.close(); return; }
-    if (wrong.size > rows.length / 2) { size = Math.max(3, Math.floor(size / 2)); toast("Many were wrong, so the next page is smaller."); } else size = Math.min(MOST, size * 2);
+    const smaller = wrong.size > rows.length / 2, note = smaller ? "Many were wrong, so the next page is smaller." : "";
+    if (!right.length) toast(note);
+    else if (!await act([{ op: "assign", rows: right, code }], `${plural(right.length, "item")} added to “${shortName(nameOf(code))}”. ${note}`.trim())) { panel.close(); return; }
+    size = smaller ? Math.max(3, Math.floor(size / 2)) : Math.min(MOST, size * 2);
     load();
   }
   load();

@@ -44,6 +44,13 @@ export function openHelp() {
   panel.fill(el("h3", { text: "These work now" }), el("ul", { class: "keylist" }, ...moves.map(([key, text]) => el("li", {}, el("kbd", { text: key }), el("span", { text }))), ...now.map(line)),
     later.length ? el("h3", { text: "These work elsewhere" }) : "", el("ul", { class: "keylist" }, ...later.map(line)));
 }
+/** What a narrow screen has no room for in its top bar. */
+export function openMenu() {
+  const panel = openPanel({ title: "More", kind: "menu" });
+  const line = (label, run) => el("li", {}, el("button", { type: "button", class: "button", text: label, onclick: () => { panel.close(); run(); } }));
+  const wanted = ["A", "E", "D", "h", "?"].map((key) => COMMANDS.find((one) => one.key === key)).filter((one) => one.when());
+  panel.fill(el("ul", {}, ...wanted.map((one) => line(textOf(one.label), one.run)), line("Light or dark", () => $("#theme").click())));
+}
 export function startKeys() {
   document.addEventListener("keydown", press);
   on("help", openHelp);

@@ -38,7 +38,9 @@ function recount(base, classes, now, live) {
     const was = before.get(one.code) ?? none, is = after.get(one.code) ?? none, start = classes.get(one.code) ?? none;
     const sum = (key) => start[key] - was[key] + is[key];
     const size = sum("size"), given = sum("given");
-    return { ...one, size, given, leaning: sum("leaning"), accepted: size > 0 && given >= size };
+    const accepted = size > 0 && given >= size, said = given !== (start.given ?? 0) || accepted;
+    const why = !said ? one.why : accepted ? "Every item is confirmed." : `${given} of its ${size} items are confirmed.`;
+    return { ...one, size, given, leaning: sum("leaning"), accepted, why };
   });
 }
 

@@ -29,7 +29,7 @@ export async function openMerge(code, { with: wanted = null } = {}) {
   const panel = openPanel({ title: "Merge: are these the same?", kind: "wide", keys });
   const field = nameBox({ label: "Another class … ( / )", but: code, near: (store.classes.get(code).nearest ?? []).map(([other]) => other), fresh: false, verb: () => "", take: (name) => {
     const other = [...store.classes.values()].find((one) => one.name === name && one.code !== code);
-    if (!other) { toast("There is no class of that name."); openMerge(code); return; }
+    if (!other) { openMerge(code); toast("There is no class of that name."); return; }
     openMerge(code, { with: other.code });
   } });
   function go(step) { if (pairs.length) { at = (at + step + pairs.length) % pairs.length; draw(); } }

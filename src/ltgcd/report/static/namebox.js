@@ -1,5 +1,5 @@
 // A box to type a name into, with the names that there are: a combobox as screen readers know it.
-import { el, plural, shortName } from "./dom.js";
+import { bothEnds, el, plural, shortName } from "./dom.js";
 import { store } from "./store.js";
 
 const MOST = 8; // names offered
@@ -43,8 +43,11 @@ export function nameBox({ label, value = "", but = null, first = [], near = [], 
   function draw() {
     options.hidden = !offered.length;
     input.setAttribute("aria-expanded", String(offered.length > 0));
-    options.replaceChildren(...offered.map(({ name, one, fresh }, i) => el("li", { role: "option", id: `${list}-${i}`, "aria-selected": String(i === at), onpointerdown: (event) => { event.preventDefault(); choose(i); } },
-      el("bdi", { text: shortName(name) }), el("small", { text: one ? [verb(one), one.known ? "known" : "novel", plural(one.size, "item")].filter(Boolean).join(" · ") : fresh ? [verb(null), offered.length > 1 && i !== at ? "Shift + Enter" : ""].filter(Boolean).join(" · ") : "" }))));
+    options.replaceChildren(...offered.map(({ name, one, fresh }, i) => {
+      const note = one ? [verb(one), one.known ? "known" : "novel", plural(one.size, "item")].filter(Boolean).join(" · ") : fresh ? [verb(null), offered.length > 1 && i !== at ? "Shift + Enter" : ""].filter(Boolean).join(" · ") : "";
+      return el("li", { role: "option", id: `${list}-${i}`, "aria-label": [shortName(name), note].filter(Boolean).join(", "), "aria-selected": String(i === at), onpointerdown: (event) => { event.preventDefault(); choose(i); } },
+        bothEnds(name), el("small", { text: note }));
+    }));
     if (at >= 0) input.setAttribute("aria-activedescendant", `${list}-${at}`); else input.removeAttribute("aria-activedescendant");
   }
   let over = false;

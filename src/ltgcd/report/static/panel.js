@@ -1,5 +1,5 @@
 // A panel over the page: focus stays inside, Esc closes it, and the focus goes back to where it was.
-import { $, el, toast } from "./dom.js";
+import { $, clearToast, el, toast } from "./dom.js";
 
 let open = null;
 export const panelIsOpen = () => open !== null && open.open;
@@ -8,6 +8,7 @@ export function closePanel() { if (panelIsOpen()) open.close(); }
 /** Open a panel; `keys` maps keys to what they do while it is open. Gives its body and foot, to be filled. */
 export function openPanel({ title, kind = "", keys = {}, closed = () => null }) {
   closePanel();
+  clearToast(); // it would lie over the panel
   const body = el("div", { class: "panel-body" }), foot = el("footer", { class: "panel-foot" });
   const heading = el("h2", { id: "panel-title", text: title });
   const dialog = el("dialog", { class: "panel-over " + kind, "aria-labelledby": "panel-title" },

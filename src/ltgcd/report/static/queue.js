@@ -1,11 +1,10 @@
 // The queue: every class with the reason why it is worth a look, the lanes of unsure items and junk; search and filters.
-import { $, el, onceAFrame, percentSure, plural, shortName, whole } from "./dom.js";
+import { $, bothEnds, el, onceAFrame, percentSure, plural, whole } from "./dom.js";
 import { picture } from "./cells.js";
-import { faces, isMixed, laneOf, on, sameView, show, sortAnew, store } from "./store.js";
+import { emit, faces, isMixed, laneOf, on, sameView, show, sortAnew, store } from "./store.js";
 
 const HEIGHT = 66; // pixels of an entry
 const MARGIN_ENTRIES = 6;
-const ENDING = 10; // letters of a long name that are seen in any case
 let entries = [], shownFaces = new Map(), nodes = new Map(), scroll, list, hits = null, statusFilter = "all";
 
 const ORDERS = {
@@ -43,12 +42,6 @@ function makeEntries() {
   return found;
 }
 
-/** A name of which, where there is too little room, the middle gives way; a plain one alone, for letters may run leftwards. */
-function nameNode(name) {
-  const text = shortName(name), at = text.length - ENDING;
-  if (at < ENDING || !/^[!-~ …]+$/.test(text)) return el("bdi", { text });
-  return el("bdi", { class: "ends" }, el("span", { text: text.slice(0, at) }), el("span", { text: text.slice(at) }));
-}
 function entryNode({ view, one, lane, title, size, text }) {
   const node = el("li", { class: "entry " + (one ? laneOf(one) : lane), role: "option", onclick: () => { show(view); document.body.classList.remove("drawer"); } });
   const face = one && shownFaces.get(one.code), { kind } = store.state;
@@ -57,9 +50,9 @@ function entryNode({ view, one, lane, title, size, text }) {
   else node.append(el("span", { class: "face plain", text: { overview: "◔", unsure: "?", junk: "✕", search: "⌕" }[lane] }));
   const badges = [];
   if (one?.accepted) badges.push(el("span", { class: "badge done", text: "✓", title: "Every sure item is confirmed" }));
-  if (one && isMixed(one)) badges.push(el("span", { class: "badge warn", text: `${whole(one.far)} differ`, title: "Items that lie far from those that people gave it" }));
-  const facts = one ? [one.size ? plural(one.size, "item") : "unsure items only", one.size ? percentSure(one.confidence) : ""].filter(Boolean).join(" · ") : size === undefined ? "" : plural(size, "item");
-  node.append(el("div", { class: "what" }, el("b", {}, one ? nameNode(one.name) : el("bdi", { text: title }), one && !one.known && one.suggested ? el("span", { class: "perhaps", text: one.suggested, dir: "auto" }) : null),
+  if (one && isMixed(one)) badges.push(el("span", { class: "badge warn", text: `${whole(one.far)} look different`, title: "Select them: they lie far from the items that people gave it", onclick: (event) => { event.stopPropagation(); document.body.classList.remove("drawer"); show(view).then(() => emit("far")); } }));
+  const facts = one ? [one.size ? plural(one.size, "item") : "unsure items only", one.size && !isMixed(one) ? percentSure(one.confidence) : ""].filter(Boolean).join(" · ") : size === undefined ? "" : plural(size, "item");
+  node.append(el("div", { class: "what" }, el("b", {}, one ? bothEnds(one.name) : el("bdi", { text: title }), one && !one.known && one.suggested ? el("span", { class: "perhaps", text: one.suggested, dir: "auto" }) : null),
     el("p", { class: "facts-line" }, facts, ...badges), el("p", { class: "why", text: one ? one.why ?? "" : text, dir: "auto" })));
   node.title = one ? [one.name.slice(0, 200), one.suggested, one.why].filter(Boolean).join("\n") : "";
   node.setAttribute("aria-label", [one ? one.name.slice(0, 200) : title, one?.accepted ? "accepted" : ""].filter(Boolean).join(", "));

@@ -50,6 +50,11 @@ export function embeddedSource(data) {
     const made = [...done, ...undone].flatMap((action) => action.events).filter((event) => event.op === "create");
     return Math.max(0, ...[...classes.keys(), ...made.map((event) => event.code)].map((code) => code + 1));
   }
+  /** What the classes that some events name, or make, are called before them. */
+  function namesIn(events) {
+    const wanted = new Set(events.flatMap(({ code, into }) => [code, into])), made = events.filter((event) => event.op === "create");
+    return Object.fromEntries([...now.classes.filter((one) => wanted.has(one.code)), ...made].map((one) => [one.code, one.name]));
+  }
   const all = () => done.flatMap((action) => action.events);
   function again() {
     now = replay(base, classes, all());
@@ -71,9 +76,9 @@ export function embeddedSource(data) {
         if (ids[i].toLowerCase().includes(wanted) || texts?.[i].toLowerCase().includes(wanted)) rows.push(i);
       return { rows, classes: [] };
     },
-    act: async (events) => { replay(base, classes, [...all(), ...events]); done.push({ events, time: Date.now() / 1000 }); undone = []; return again(); },
-    undo: async () => { undone.push(done.pop()); return again(); },
-    redo: async () => { done.push(undone.pop()); return again(); },
+    act: async (events) => { replay(base, classes, [...all(), ...events]); done.push({ events, names: namesIn(events), time: Date.now() / 1000 }); undone = []; return again(); },
+    undo: async () => { undone.push(done.pop()); return { ...again(), action: undone.at(-1) }; },
+    redo: async () => { done.push(undone.pop()); return { ...again(), action: done.at(-1) }; },
     history: async () => [...done.map((action, at) => ({ ...action, active: true, action: at + 1 })),
       ...undone.toReversed().map((action, at) => ({ ...action, active: false, action: done.length + at + 1 }))].reverse(),
     corrections: () => corrections(base, classes, all(), ids),

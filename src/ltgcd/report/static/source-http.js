@@ -60,7 +60,7 @@ async function write(path, body) {
 export function httpSource() {
   return {
     mode: "server",
-    can: { reject: true, split: true, grow: true, neighbours: true, merges: true, audit: true, refine: true, keep: true },
+    can: { reject: true, split: true, grow: true, neighbours: true, merges: true, audit: true, far: true, refine: true, keep: true },
     state: () => get("/api/state"),
     items: async () => readItems(await binary("/api/items")),
     rows: async (code, part, order) => new Int32Array(await binary(`/api/rows?${query({ code, part, order })}`)),
