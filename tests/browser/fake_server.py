@@ -84,8 +84,9 @@ class FakeRun:
         counts |= {"given": int(self.review.given.sum()), "labelled": int(self.labelled.sum())}
         return {
             "mode": "server", "run": "made-up", "title": "Made-up plankton", "kind": self.kind, "n": self.n, "base": 0,
-            "version": self.version, "changes": len(self.done), "unapplied": abs(len(self.done) - self.written), "undo": len(self.done), "redo": len(self.undone),
+            "version": self.version, "changes": len(self.done), "undo": len(self.done), "redo": len(self.undone),
             "counts": counts, "k": {"k": 26, "low": 20, "high": 34}, "classes": self.classes(), "refine": self.refining,
+            "unapplied": abs(len(self.done) - self.written),
             "next_code": self.review.next_code, "settled": int((self.flags() & 3 > 0).sum()),
         }  # fmt: skip
 

@@ -315,6 +315,7 @@ def test_edits_become_a_file_that_relabel_understands(open_page: Any, tmp_path: 
     page.keyboard.press("x")
     page.keyboard.press("a")
     page.locator(".changes", has_text="2 changes").wait_for()
+    assert page.locator("#about .why").inner_text() == "24 of its 25 items are confirmed."
     page.keyboard.press("v")
     page.keyboard.type("a class of its own")
     page.keyboard.press("Enter")

@@ -22,8 +22,8 @@ from ltgcd.data.items import ImageBytes, Texts, Vectors
 from ltgcd.graph.whitening import normalise
 from ltgcd.report import page as page_module
 from ltgcd.report.assigned import STATUSES, UNSURE, align
-from ltgcd.report.cards import examples, queue_order
-from ltgcd.report.categories import Neighbour, describe_categories, suggested_name
+from ltgcd.report.cards import examples, queue_order, why_here
+from ltgcd.report.categories import Category, Neighbour, describe_categories, suggested_name
 from ltgcd.report.columns import _by_priority, _shortened
 from ltgcd.report.geometry import directions, geometry, nearest_known
 from ltgcd.report.layout import Places, map_items, places_beside, places_on_map, tail_sample
@@ -456,3 +456,19 @@ def test_colours_have_contrast() -> None:
         for text, ground in pairs:
             light, dark = sorted((luminance(tones[text]), luminance(tones[ground])), reverse=True)
             assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, ground)
+
+
+@pytest.mark.parametrize(
+    ("status", "leaning", "confirmed", "left", "sentence"),
+    [
+        ("novel", 0, 0, 54, "Novel: nobody has looked at its 54 items yet."),
+        ("novel", 0, 14, 40, "Novel: 40 items are not confirmed yet."),
+        ("novel", 0, 54, 0, "Every item is confirmed."),
+        ("novel", 3, 54, 0, "Every item is confirmed. 3 unsure items lean to it."),
+        ("known", 0, 54, 0, "Every item is confirmed."),
+        ("known", 0, 3, 7, "54 items were added to it."),
+    ],
+)
+def test_what_was_confirmed_was_looked_at(status: Any, leaning: int, confirmed: int, left: int, sentence: str) -> None:
+    category = Category(7, "novel-001", status, 54, leaning, 0, 0.8, None, (), (), "")
+    assert why_here(category, confirmed, left) == sentence

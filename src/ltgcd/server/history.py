@@ -33,7 +33,7 @@ def told(steps: Sequence[Step], review: Review) -> Iterator[tuple[Step, str]]:
     names = _Names(review)
     for step in steps:
         names.begin(active=step.active)
-        sentences = []
+        sentences: list[str] = []
         for kept in step.events:
             if len(sentences) < TOLD:
                 sentences.append(_sentence(kept.event, names))
@@ -43,7 +43,7 @@ def told(steps: Sequence[Step], review: Review) -> Iterator[tuple[Step, str]]:
 
 
 class _Names:
-    """What classes were called, action by action; a name that was taken back is known to what was taken back with it."""
+    """What classes were called, action by action; a name that was taken back counts for what was taken back with it."""
 
     def __init__(self, review: Review) -> None:
         self._classes = review.classes
