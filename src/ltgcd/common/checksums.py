@@ -179,7 +179,13 @@ def checked_object(value: dict[str, Any]) -> dict[str, Any]:
 def unchecked_object(value: dict[str, Any], owner: Path) -> dict[str, Any]:
     """What `checked_object` was given; a sentence if the checksum is another. One without a checksum is taken."""
     plain = {key: part for key, part in value.items() if key != CHECKSUM}
-    if value.get(CHECKSUM, "") not in ("", _object_checksum(plain)):
+    # Where the name of the checksum itself was hit, another part is the checksum of the rest.
+    hit = CHECKSUM not in value and any(
+        part == _object_checksum({k: v for k, v in plain.items() if k != key})
+        for key, part in plain.items()
+        if isinstance(part, str) and len(part) == len(BLANK)
+    )
+    if hit or value.get(CHECKSUM, "") not in ("", _object_checksum(plain)):
         raise InputError(f"{owner} is damaged or was changed by hand: its checksum is another; restore it.")
     return plain
 
