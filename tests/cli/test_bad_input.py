@@ -228,7 +228,7 @@ def test_a_damaged_run(npz: Npz, tmp_path: Path) -> None:
     (out / "assignments.parquet").write_bytes(whole[:-30])
     assert "assignments.parquet can't be read" in fails("evaluate", out)
     (out / "assignments.parquet").unlink()
-    assert "no assignments.parquet yet" in fails("evaluate", out)
+    assert "assignments.parquet is missing; restore it" in fails("evaluate", out)
     (out / "config.toml").write_text("[run")
     assert "config.toml is damaged" in fails("evaluate", out)
 

@@ -267,7 +267,7 @@ def test_assignments_that_another_tool_rewrote_are_refused(run: Path, new: Path)
 def test_predict_does_not_forget_the_updates_of_a_run_without_its_table(run: Path, new: Path, tmp_path: Path) -> None:
     update_run(Run(run), read_source(new))
     (run / "assignments.parquet").unlink()
-    assert "has no assignments.parquet" in fails("predict", run, new, "--out", tmp_path / "p.parquet")
+    assert "assignments.parquet is missing" in fails("predict", run, new, "--out", tmp_path / "p.parquet")
 
 
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.dictionary(pa.int32(), pa.string())], ids=str)
