@@ -23,6 +23,7 @@ from ltgcd.data.collection import Collection, Source, Truth
 from ltgcd.data.items import ImageBytes, ImageFiles, ParquetImages, Texts, Vectors
 from ltgcd.data.labels import label_names, names_of, sorted_names
 from ltgcd.data.npz import read_npz, write_npz
+from ltgcd.data.parquet import read_parquet
 from ltgcd.data.sources import Columns, read_source
 from ltgcd.data.write_source import write_source
 from ltgcd.run.directory import Run
@@ -486,3 +487,17 @@ def test_columns_are_named_on_the_command_line(tmp_path: Path) -> None:
     path.write_text("body;topic\none;ant\ntwo;\nthree;bee\n")
     done = call_cli("inspect", path, "--text-column", "body", "--label-column", "topic", "--json")
     assert (done.json["n"], done.json["n_labelled"], done.json["kind"]) == (3, 2, "text")
+
+
+def test_a_parquet_file_with_any_broken_byte_in_its_footer_is_a_sentence_or_is_read(tmp_path: Path) -> None:
+    """There the names of columns are, which Arrow decodes by itself: one that is no text is no error of Arrow's."""
+    pq.write_table(pa.table({"id": ["a", "b"], "text": ["x", "y"], "label": ["l", None]}), tmp_path / "t.parquet")
+    whole, refused = (tmp_path / "t.parquet").read_bytes(), 0
+    footer = int.from_bytes(whole[-8:-4], "little")
+    for at in range(len(whole) - 8 - footer, len(whole), 3):
+        (tmp_path / "x.parquet").write_bytes(whole[:at] + bytes([whole[at] ^ 128]) + whole[at + 1 :])
+        try:
+            read_parquet(tmp_path / "x.parquet")
+        except InputError:
+            refused += 1
+    assert refused > 20

@@ -25,6 +25,8 @@ from ltgcd.common.files import atomic_path, read_metadata, with_metadata
 
 CHECKSUM = "checksum"
 BYTES = b"ltgcd.sha256"  # what the checksum of all bytes stands behind
+# What broken bytes of a parquet file are to Arrow; also a name of a column that is no text.
+BROKEN_PARQUET = (pa.ArrowException, OSError, ValueError, TypeError, LookupError)
 BLANK = b"0" * 64  # what stands in its place while it is computed
 _IN_FOOTER = b"\x18\x0c" + BYTES + b"\x18\x40"  # a key and the start of its value, as Thrift packs them
 _COMMENT = "# sha256 of what follows: "

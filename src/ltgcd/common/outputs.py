@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ltgcd.common.checksums import is_as_written, with_checksum
+from ltgcd.common.checksums import BROKEN_PARQUET, is_as_written, with_checksum
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import LOCK, atomic_path, read_metadata, sweep_beside, with_metadata
 
@@ -134,7 +134,7 @@ def is_sealed(path: Path, made_by: str) -> bool:
         try:
             table = pq.read_table(path)
             return read_metadata(table.schema).get("made_by") == made_by and bool(is_as_written(table))
-        except (pa.ArrowException, OSError):
+        except BROKEN_PARQUET:
             return False
     content = path.read_bytes()
     at = content.rfind(_CHUNK) - 4 if start == _PNG else content.rfind(b"<!-- made by ltgcd")

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ltgcd.common.checksums import is_as_written
+from ltgcd.common.checksums import BROKEN_PARQUET, is_as_written
 from ltgcd.common.errors import InputError
 from ltgcd.data.regular_files import check_regular
 
@@ -31,7 +31,7 @@ def parquet_file(path: Path) -> pq.ParquetFile:
     try:
         file = pq.ParquetFile(path)
         names = file.schema_arrow.names
-    except (pa.ArrowException, OSError) as error:
+    except BROKEN_PARQUET as error:
         raise InputError(
             f"{path} can't be read as parquet (it may be truncated or of another format); make or fetch it again."
         ) from error
@@ -44,7 +44,7 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pa.Table:
     file = parquet_file(path)
     try:
         return file.read(columns=columns)
-    except (pa.ArrowException, OSError) as error:
+    except BROKEN_PARQUET as error:
         raise InputError(f"{path} is damaged and can't be read to its end; make or fetch it again.") from error
 
 
@@ -108,7 +108,7 @@ def read_row_group(group: RowGroup, column: str) -> pa.Array:
     """The images of a row group, encoded."""
     try:
         return _blobs(pq.ParquetFile(group.file).read_row_group(group.number, [column]).column(column).combine_chunks())
-    except (pa.ArrowException, OSError) as error:
+    except BROKEN_PARQUET as error:
         raise _damaged(group) from error
 
 

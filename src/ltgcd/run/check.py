@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ltgcd.common.checksums import BROKEN_PARQUET
 from ltgcd.common.errors import InputError
 from ltgcd.common.outputs import is_sealed
 from ltgcd.data.collection import positions
@@ -221,7 +222,7 @@ def _read_through(path: Path) -> None:
     try:
         for _ in pq.ParquetFile(path, page_checksum_verification=True).iter_batches(64):
             pass
-    except (pa.ArrowException, OSError) as error:
+    except BROKEN_PARQUET as error:
         raise InputError(f"{path} is damaged") from error
 
 
