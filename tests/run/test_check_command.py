@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from conftest import call_cli, fails, image_bytes
+from forks import IMPORTED
 from ltgcd.cli import app
 from ltgcd.common.errors import InputError
 from ltgcd.data.sources import read_source
@@ -278,7 +280,6 @@ def test_a_run_that_another_tool_rewrote_is_a_sentence_everywhere(run: Path, fin
 # ---------------------------------------------------------------- kills
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_an_update_killed_at_any_file_operation_loses_nothing(finished: Path, tmp_path: Path) -> None:
     """The process dies before the first, the second … file takes its name; each time the same command goes on."""
     true = np.repeat([1, 4], 10)
@@ -290,7 +291,7 @@ def test_an_update_killed_at_any_file_operation_loses_nothing(finished: Path, tm
     kills = 0
     for number in range(60):
         folder = Path(shutil.copytree(finished, tmp_path / f"run{number}"))
-        if _dies_at(number, lambda folder=folder: update_run(Run(folder), source)):  # type: ignore[misc]
+        if _dies_at(number, folder, new):
             kills += 1
         else:
             break
@@ -307,28 +308,32 @@ def test_an_update_killed_at_any_file_operation_loses_nothing(finished: Path, tm
     assert kills >= 6  # own labels and prototypes, features, map, assignments, labels, page
 
 
-def _dies_at(number: int, work: Callable[[], object]) -> bool:
-    """Do the work in a process that is killed at its n-th renaming; whether it was."""
-    child = os.fork()
-    if child == 0:
-        count, real = 0, Path.replace
+def _dies_at(number: int, folder: Path, new: Path) -> bool:
+    """Update a run in a process that is killed at its n-th renaming; whether it was.
 
-        def replace(self: Path, target: Path) -> Path:
-            nonlocal count
-            if count == number:
-                os._exit(9)
-            count += 1
-            return real(self, target)
+    It is forked from a process that has computed nothing: after threads have worked in this one, a fork of it may hang.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(IMPORTED)
+    child = context.Process(target=_update_until, args=(number, folder, new))
+    child.start()
+    child.join()
+    assert child.exitcode in (0, 9)
+    return child.exitcode == 9
 
-        Path.replace = replace  # type: ignore[method-assign, assignment]
-        try:
-            work()
-            os._exit(0)
-        except BaseException:
-            os._exit(1)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status in (0, 9)
-    return status == 9
+
+def _update_until(number: int, folder: Path, new: Path) -> None:
+    count, real = 0, Path.replace
+
+    def replace(self: Path, target: Path) -> Path:
+        nonlocal count
+        if count == number:
+            os._exit(9)
+        count += 1
+        return real(self, target)
+
+    Path.replace = replace  # type: ignore[method-assign, assignment]
+    update_run(Run(folder), read_source(new))
 
 
 def test_every_command_that_writes_is_told_who_holds_the_run(run: Path, finished: Path) -> None:
