@@ -353,6 +353,14 @@ def test_discover_again_keeps_what_people_said_and_says_so(run: Run, made: Path)
     assert any("is finished and has been reviewed; 'ltgcd refine' fits it again" in sentence for sentence in told)
 
 
+def test_discover_again_makes_no_labels_where_those_of_people_are_gone(run: Run, made: Path) -> None:
+    said(run, "id,label\ni0,bee\n")
+    run.files.assignments.unlink()
+    with pytest.raises(InputError, match="is missing, and people have reviewed this run"):
+        discover_source(read_source(made.parent / "x.npz"), run.folder, k=6, rehearsals=0)
+    assert not run.finished
+
+
 def test_a_second_refine_without_a_new_word_says_so(run: Run) -> None:
     told: list[str] = []
     said(run, "id,label\ni0,bee\n")

@@ -80,7 +80,12 @@ class Run(FittedRun):
         return k
 
     def check_not_updated(self) -> None:
-        """Refuse to write a run again that has got more items since."""
+        """Refuse to write a run again that has got more items since, or that was reviewed and has lost its labels."""
+        if not self.finished and self.states():
+            raise InputError(
+                f"{self.files.assignments} is missing, and people have reviewed this run: made again it would not have "
+                "what they said; restore it, or start again in a new folder with --out."
+            )
         if self.finished and self.class_count() and self.updates:
             raise InputError(
                 f"{self} has been updated {self.updates} times since it was finished; add to it with 'ltgcd update', "

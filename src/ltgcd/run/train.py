@@ -121,6 +121,7 @@ def train_run(
     with ExitStack() as held, world.alive(folder):
         world.from_first(take)
         if not run.finished:
+            run.check_not_updated()
             hooks = Hooks(
                 notify=notify,
                 estimate=kept_estimate(run),
