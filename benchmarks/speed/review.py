@@ -44,10 +44,13 @@ class Page:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         self.headers = {"Cookie": f"ltgcd-{port}={token}", "Origin": f"http://127.0.0.1:{port}"}
         self.headers |= {"Content-Type": "application/json", "X-Ltgcd": "1"}
-        self.version, self.last = 0, 0.0
+        self.seen, self.last = dict[str, int](), 0.0
 
     def ask(self, path: str, **told: Any) -> bytes:
-        body = json.dumps({**told, "version": self.version}) if told else None
+        if told and not self.seen:
+            state = json.loads(self.ask("/api/state"))
+            self.seen = {key: state[key] for key in ("version", "base", "n")}
+        body = json.dumps({**told, **self.seen}) if told else None
         if not self.connection.sock or time.monotonic() - self.last > IDLE:  # the server has closed it
             self.connection.close()
         self.last = time.monotonic()
@@ -56,7 +59,7 @@ class Page:
         found = answer.read()
         assert answer.status == 200, (path, answer.status, found[:200])
         if told:
-            self.version = json.loads(found)["version"]
+            self.seen["version"] = json.loads(found)["version"]
         return found
 
 
