@@ -9,7 +9,10 @@ def main() -> None:
         from ltgcd.cli import main as command  # noqa: PLC0415
 
         command()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuntimeError) as error:
+        # Python 3.11 makes a RuntimeError of a Ctrl-C that comes while a class is being made, as in an import.
+        if isinstance(error, RuntimeError) and not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
         sys.stderr.write("Stopped.\n")
         raise SystemExit(130) from None
 

@@ -16,8 +16,10 @@ import pytest
 import typer
 
 from conftest import call_cli, cpu_of_children, run_cli
+from ltgcd.__main__ import main as ltgcd_main
 from ltgcd.cli import GROUPS, app
 from ltgcd.cli.doctor import advice
+from ltgcd.cli.refine import show_difference
 from ltgcd.data.digits import digits_source
 from ltgcd.data.write_source import write_source
 
@@ -200,9 +202,12 @@ def test_a_command_called_from_python_leaves_signals_as_they_are(npz) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_a_result_that_nobody_can_read_is_a_sentence(npz, options: tuple[str, ...]) -> None:
+    # With a buffer, as by default: what is left in it is tried again when Python ends, and must not fail there.
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "ltgcd", "inspect", str(npz()), *options],
+            env=buffered,
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -259,3 +264,35 @@ def test_what_a_terminal_would_obey_is_never_printed_raw(npz, tmp_path: Path) ->
         done = call_cli(*command)
         for text in (done.out, done.err):
             assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text), (command[0], text)
+
+
+def test_nor_is_it_in_what_is_told_on_the_way(
+    image_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is noticed about a source names files of it; what a refine changes names classes."""
+    (image_folder / "cat" / "gone\x1b[31m.png").symlink_to("nowhere")
+    said = call_cli("inspect", image_folder).err
+    assert r"(for example 'cat/gone\x1b[31m.png')" in said and "\x1b" not in said
+    row = {"name": "b\x1b[31m", "before": 3, "after": 5}
+    show_difference({"changed": 2, "kept": 0, "appeared": [], "vanished": [], "grown": [row], "shrunk": []})
+    assert r"Grown: b\x1b[31m 3 → 5." in capsys.readouterr().out
+
+
+def test_ctrl_c_while_a_class_is_being_made_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python 3.11 wraps it; found by the standing trial, in an import."""
+
+    def stopped() -> None:
+        raise RuntimeError("Error calling __set_name__ on 'cached_property'") from KeyboardInterrupt()
+
+    def broken() -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("ltgcd.cli.main", stopped)
+    with pytest.raises(SystemExit) as end:
+        ltgcd_main()
+    assert end.value.code == 130 and capsys.readouterr().err == "Stopped.\n"
+    monkeypatch.setattr("ltgcd.cli.main", broken)
+    with pytest.raises(RuntimeError, match="a bug"):
+        ltgcd_main()

@@ -135,6 +135,17 @@ def test_temporary_files_are_new_and_not_to_be_foreseen(tmp_path: Path) -> None:
         temporary.write_text("long")
 
 
+def test_a_link_at_the_temporary_name_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Should somebody foresee the name after all: a file that is not new is not written to."""
+    monkeypatch.setattr("ltgcd.common.files.secrets.token_hex", lambda _bytes: "f" * 16)
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / f".file.{'f' * 16}{TEMPORARY}").symlink_to(victim)
+    with pytest.raises(FileExistsError), atomic_path(tmp_path / "file") as temporary:
+        temporary.write_text("ours")
+    assert victim.read_text() == "mine" and not (tmp_path / "file").exists()
+
+
 def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="full") as caught, atomic_path(tmp_path / "big.npz"):
         raise OSError(28, "full")

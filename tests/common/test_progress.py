@@ -9,11 +9,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ltgcd.common.progress
 from conftest import call_cli
 from ltgcd.common.progress import progress, rate, time_left
+from ltgcd.graph.knn import knn_graph
 
 
 def test_rates_and_times_in_words() -> None:
@@ -64,6 +66,21 @@ def test_training_tells_how_far_it_is(
     npz: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ltgcd.common.progress.LINE_SECONDS", 0.0)
-    done = call_cli("train", npz(), "--k", 3, "--epochs", 2, "--out", tmp_path / "run", "--json")
+    options = ("--k", 3, "--epochs", 2, "--set", "schedule.batch_size=8", "--out", tmp_path / "run", "--json")
+    done = call_cli("train", npz(), *options)
     assert done.code == 0, done.err
-    assert "· training: " in done.err and " left" in done.err
+    # Step by step: of many classes an epoch takes minutes.
+    assert "· training: 1 of 10, " in done.err and " left" in done.err
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_search_of_neighbours_tells_how_far_it_is(
+    exact: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The longest stage of a large collection: 200,000 items with 1,000 classes take minutes before the first epoch."""
+    monkeypatch.setattr("ltgcd.common.progress.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("ltgcd.graph.knn.QUERIES", 1000)
+    random = np.random.RandomState(1)
+    x = random.randn(40, 24)[random.randint(0, 40, 6000)] + 0.5 * random.randn(6000, 24)
+    assert knn_graph(x.astype(np.float32), 15, exact=exact).exact is exact
+    assert capsys.readouterr().err.count("· searching neighbours: 1,000 of 6,000, ") == (1 if exact else 2)

@@ -39,6 +39,8 @@ def test_only_our_own_files_are_unguarded() -> None:
     export = pa.table({name: ["'=x"] for name in EXPORT_COLUMNS})
     assert unguarded(export).column("id").to_pylist() == ["=x"]
     assert unguarded(export.append_column("mine", export.column("id"))).column("label").to_pylist() == ["=x"]
+    corrections = pa.table({name: ["'=x"] for name in ("id", "label", "category", "name")})
+    assert unguarded(corrections).to_pylist() == [dict.fromkeys(corrections.column_names, "=x")]
     theirs = pa.table({"id": ["'=x"], "label": ["'=y"]})
     assert unguarded(theirs) is theirs
     assert guarded(pa.table({"n": [1], "id": ["=x"]})).to_pydict() == {"n": [1], "id": ["'=x"]}

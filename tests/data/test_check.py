@@ -11,7 +11,7 @@ import pytest
 from conftest import Npz, fails
 from ltgcd.common.errors import InputError
 from ltgcd.data.check import doubts_about, inspect_source
-from ltgcd.data.collection import Collection, Source, Truth, without_empty_classes
+from ltgcd.data.collection import Collection, Source, Truth, check_unique, without_empty_classes
 from ltgcd.data.items import Vectors
 from ltgcd.data.labels import names_of
 from ltgcd.data.sources import read_source
@@ -80,6 +80,24 @@ def test_inspect_refuses_and_notes(npz: Npz) -> None:
     result = inspect_source(npz(x=x), notify=said.append)
     assert result["notes"] == said
     assert "source.npz: 1 of 40 embeddings are zero" in said[0]
+
+
+def test_ids_are_looked_at_once_and_never_counted_as_strings(npz: Npz, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 20 million rows, counting strings takes minutes, and `inspect` did it twice (DEFECTS 120)."""
+    looked_at: list[int] = []
+
+    def counted(ids: pa.StringArray, owner: str | Path) -> None:
+        looked_at.append(len(ids))
+        check_unique(ids, owner)
+
+    def refuse(_ids: pa.StringArray) -> None:
+        raise AssertionError("strings are counted")
+
+    for room in ("collection", "sources"):
+        monkeypatch.setattr(f"ltgcd.data.{room}.check_unique", counted)
+    monkeypatch.setattr("ltgcd.data.collection.pc.count_distinct", refuse)
+    assert inspect_source(npz())["n"] == 40
+    assert looked_at == [40]
 
 
 def test_empty_texts(tmp_path: Path) -> None:

@@ -113,6 +113,17 @@ def test_cells_that_a_spreadsheet_would_run(image_folder: Path, tmp_path: Path) 
     assert back.column("leans_to").to_pylist() == [None] * 10 + ["=1+1"]
 
 
+def test_the_index_of_folders_has_no_formula_either(tmp_path: Path) -> None:
+    names = ["=1+1", "@sum"]
+    rows = [(f"={n}", n, name, "known", 0.5) for n, name in enumerate(names)]
+    texts = Collection(pa.array([row[0] for row in rows]), Texts(pa.array(names)), np.full(2, -1), ("a",))
+    export_items(table_of(rows), texts, "folders", tmp_path / "out")
+    with (tmp_path / "out" / "index.csv").open(encoding="utf-8", newline="") as file:
+        cells = [cell for row in csv.reader(file) for cell in row]
+    assert {"'=0", "'=1+1", "'@sum"} <= set(cells) and not [cell for cell in cells if cell[:1] in ("=", "@")]
+    assert read_csv(tmp_path / "out" / "index.csv").column("label").to_pylist() == names
+
+
 @pytest.mark.parametrize(
     ("rows", "names"),
     [

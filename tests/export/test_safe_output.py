@@ -7,7 +7,6 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -60,18 +59,20 @@ def test_nothing_is_written_into_the_source(
 def test_a_planted_link_is_not_followed(
     form: str, assigned: pa.Table, photos: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    victim = tmp_path / "victim"
-    victim.write_text("mine")
-    folder = tmp_path / "shared"
-    folder.mkdir()
-    (folder / f".out.json.{os.getpid()}.tmp").symlink_to(victim)
-    tries = iter(["planted", "planted", "free"])
-    monkeypatch.setattr(tempfile, "_get_candidate_names", lambda: tries)
-    (folder / f"{PREFIX}planted.tmp").symlink_to(tmp_path)
+    """Should somebody foresee the name of the private folder: nothing is written where a link of that name leads."""
+    victim, folder = tmp_path / "victim", tmp_path / "shared"
+    for made in (victim, folder):
+        made.mkdir()
+    (victim / "output").write_text("mine")
+    (folder / f"{PREFIX}planted.tmp").symlink_to(victim)
+    monkeypatch.setattr("ltgcd.export.publish.secrets.token_hex", lambda _bytes: "planted")
+    with pytest.raises(FileExistsError):
+        export_items(assigned, photos, form, folder / "out.json")
+    assert names(victim) == ["output"] and (victim / "output").read_text() == "mine"
+    assert names(folder) == [f"{PREFIX}planted.tmp"]
+    monkeypatch.undo()
     export_items(assigned, photos, form, folder / "out.json")
-    assert victim.read_text() == "mine"
-    assert (folder / f".out.json.{os.getpid()}.tmp").is_symlink()
-    assert not (folder / f"{PREFIX}free.tmp").exists()
+    assert names(victim) == ["output"] and (folder / "out.json").exists()
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -8,10 +8,11 @@ import os
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +21,7 @@ from ltgcd.common.errors import InputError
 
 METADATA_KEY = b"ltgcd"
 LOCK = ".ltgcd.lock"  # holds who has the folder, for the sentence that a second process is refused with
+MOMENT, MOMENTS = 0.05, 20  # seconds between two looks at a lock whose holder has no name yet, and how many looks
 TEMPORARY = ".tmp"  # how the hidden file ends that `atomic_path` writes to
 
 
@@ -40,15 +42,10 @@ def locked(folder: Path, what: str) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a+", encoding="utf-8") as file:
         try:
-            import fcntl  # noqa: PLC0415 - not on Windows, where two processes at once are not noticed
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(file)
             os.stat(folder / LOCK)  # noqa: PTH116 - gone if who made the folder has just removed it
-        except ImportError:
-            pass
         except OSError as error:
-            file.seek(0)
-            holder = file.read(200).strip() or "another process"
+            holder = _holder(file) or "another process"
             raise InputError(
                 f"{folder} is being written to by {holder}; wait until it is finished, or stop it."
             ) from error
@@ -62,6 +59,31 @@ def locked(folder: Path, what: str) -> Iterator[None]:
             if is_new and [path.name for path in folder.iterdir()] == [LOCK]:
                 (folder / LOCK).unlink()
                 folder.rmdir()
+
+
+def _take(file: TextIO) -> None:
+    """Take the lock of an open file, or raise OSError.
+
+    A holder without a name has only just taken the lock, or is letting go of it: that is over in a moment.
+    """
+    try:
+        import fcntl  # noqa: PLC0415 - not on Windows, where two processes at once are not noticed
+    except ImportError:
+        return
+    for left in reversed(range(MOMENTS)):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError:
+            if _holder(file) or not left:
+                raise
+            time.sleep(MOMENT)
+
+
+def _holder(file: TextIO) -> str:
+    """Who says in the file that the lock is theirs; empty where nobody does."""
+    file.seek(0)
+    return file.read(200).strip()
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 import pyarrow as pa
 import pyarrow.compute as pc
 
+CORRECTIONS_COLUMNS = ("id", "label", "category", "name")  # what the report page downloads (local-edits.js)
 EXPORT_COLUMNS = ("id", "label", "code", "status", "confidence", "leans_to")
 
 # The wide forms are what a Japanese or Chinese keyboard gives; spreadsheets of these languages run them, too.
@@ -34,8 +35,10 @@ def guarded(table: pa.Table) -> pa.Table:
 
 
 def unguarded(table: pa.Table) -> pa.Table:
-    """What was read from a CSV: the guard undone if `ltgcd export` wrote the file, else the table as it is."""
-    return _with_texts(table, unguard_formulas) if is_export(table.column_names) else table
+    """What was read from a CSV: the guard undone if `ltgcd export` or the page wrote the file, else as it is."""
+    columns = table.column_names
+    ours = is_export(columns) or tuple(columns) == CORRECTIONS_COLUMNS
+    return _with_texts(table, unguard_formulas) if ours else table
 
 
 def is_export(columns: Collection[str]) -> bool:

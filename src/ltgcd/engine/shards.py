@@ -25,7 +25,13 @@ Advance = Callable[[int], None]
 Function = Callable[[Shard, Advance], None]
 
 SAID_SECONDS = 10.0  # what takes less is not announced
+Foretell = Callable[[int, float], str | None]  # of the items that are left and their seconds, a sentence
 START_SECONDS = 6.0  # until a worker has imported torch, and transformers for texts, and has got its model
+
+
+def foretold(items: int, seconds: float) -> str | None:
+    """How long some items will take, as a sentence; None where it is not worth one."""
+    return f"the {items:,} others will take about {time_left(seconds)}" if seconds >= SAID_SECONDS else None
 
 
 def map_shards(
@@ -37,6 +43,7 @@ def map_shards(
     cluster: str | None = None,
     advance: Advance = lambda _items: None,
     notify: Callable[[str], None] = lambda _message: None,
+    foretell: Foretell = foretold,
 ) -> None:
     """Call ``prepare()(shard, advance)`` for every shard; each process prepares once.
 
@@ -62,6 +69,8 @@ def map_shards(
         Told how many more items are done; fewer than none where a worker died over them.
     notify : callable
         Told in a sentence what happens.
+    foretell : callable
+        Makes the sentence on how long the rest takes; for who has more to do after it.
     """
     waiting = iter(shards)
     if cluster is not None:
@@ -75,8 +84,8 @@ def map_shards(
             left = seconds / max(items, 1) * (total - items)
             workers = _workers_that_pay(left)
             takes = left / workers + (START_SECONDS if workers > 1 else 0)
-            if takes >= SAID_SECONDS:
-                notify(f"the {total - items:,} others will take about {time_left(takes)}")
+            if sentence := foretell(total - items, takes):
+                notify(sentence)
         if workers > 1 and (following := next(waiting, None)) is not None:
             waiting = chain([following], waiting)
             try:

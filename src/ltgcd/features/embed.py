@@ -31,7 +31,7 @@ from ltgcd.data.collection import UNLABELLED, Collection, Source
 from ltgcd.data.items import Kind, Vectors
 from ltgcd.data.write_source import write_embeddings, write_manifest
 from ltgcd.engine.ray_cluster import check_cluster
-from ltgcd.engine.shards import map_shards
+from ltgcd.engine.shards import Foretell, foretold, map_shards
 from ltgcd.engine.threads import torch_threads
 from ltgcd.features.backbones import check_kind
 from ltgcd.features.backbones.base import Backbone
@@ -109,6 +109,7 @@ def embed(
     strict: bool = False,
     may_be_empty: bool = False,
     notify: Callable[[str], None] = lambda _message: None,
+    foretell: Foretell = foretold,
 ) -> Embedded:
     """Compute and store the activations of the test view and of `views` training views of every item.
 
@@ -135,6 +136,8 @@ def embed(
         Go on if no item at all can be read, which is an error otherwise.
     notify : callable
         Told what is about to happen, a sentence at a time.
+    foretell : callable
+        Makes the sentence on how long it will take, see `ltgcd.engine.shards.map_shards`.
     """
     folder, collection = Path(folder), source.collection
     check_kind(backbone.name, backbone.kind, collection.items.kind, views)
@@ -166,7 +169,16 @@ def embed(
             shards = (Shard(next(free), collection.ids.take(rows), collection.items.select(rows)) for rows in parts)
             prepare = partial(embedder, backbone, by, views, strict, folder)
             with progress(f"embedding ({backbone.name})", len(todo)) as advance:
-                map_shards(prepare, shards, len(todo), workers=workers, cluster=cluster, advance=advance, notify=notify)
+                map_shards(
+                    prepare,
+                    shards,
+                    len(todo),
+                    workers=workers,
+                    cluster=cluster,
+                    advance=advance,
+                    notify=notify,
+                    foretell=foretell,
+                )
         rate = len(todo) / max(time.perf_counter() - started, 1e-9) if len(todo) else 0.0
         skipped = _write_index(folder, collection)
         store = open_features(folder, verify=False)

@@ -39,12 +39,13 @@ function recount(base, classes, now, live) {
     const sum = (key) => start[key] - was[key] + is[key];
     const size = sum("size"), given = sum("given");
     const accepted = size > 0 && given >= size, said = given !== (start.given ?? 0) || accepted;
-    const why = !said ? one.why : accepted ? "Every item is confirmed." : `${given} of its ${size} items are confirmed.`;
+    const why = !said ? one.why : accepted ? "Every item is labelled or confirmed." : `${given} of its ${size} items are confirmed.`;
     return { ...one, size, given, leaning: sum("leaning"), accepted, why };
   });
 }
 
-const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
+/** A cell that no spreadsheet runs as a formula; the commands take the apostrophe away again (common/spreadsheet.py). */
+const quoted = (text) => `"${String(text).replace(/^'*[=+\-@\t\r\n＝＋－＠]/, "'$&").replaceAll('"', '""')}"`;
 
 /** The file for 'ltgcd relabel': what was said of categories in its order, then what was said of items. */
 export function corrections(base, classes, events, ids) {
