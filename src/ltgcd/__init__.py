@@ -1,6 +1,6 @@
 """Find the categories nobody labelled: generalized category discovery under a long-tailed distribution.
 
-The rooms, each of which imports only those above it:
+The rooms, each of which imports only those that come before it:
 
 ================  ======================================================================================================
 ``common``        errors, files that are whole or not there, progress, settings

@@ -328,7 +328,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def categories_(self) -> list[Category]:
         """Each class or category with its size, confidence, coherence, nearest known classes and a suggested name."""
         check_is_fitted(self)
-        return describe_categories(self._held.collection(), self._held.x, self._held.table())
+        return describe_categories(self._held.collection(), self._held.x, self._held.table(), self._held.source_labels)
 
     def assignments(self, ids: Sequence[Any] | None = None) -> Any:  # noqa: ANN401 - pandas is optional
         """A row for every item: id, label, status, confidence. A DataFrame, or without pandas a pyarrow Table.
@@ -392,6 +392,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                 appended=held.appended,
                 seed=self._config.random_state,
                 title=title,
+                y=held.source_labels,
             )
         )
         with output_path(Path(path), PAGE) as temporary:

@@ -85,7 +85,8 @@ class FakeRun:
         return {
             "mode": "server", "run": "made-up", "title": "Made-up plankton", "kind": self.kind, "n": self.n, "base": 0,
             "version": self.version, "changes": len(self.done), "undo": len(self.done), "redo": len(self.undone),
-            "counts": counts, "k": {"k": 26, "low": 20, "high": 34}, "classes": self.classes(), "refine": self.refining,
+            "counts": counts, "k": {"k": 26, "sentence": "26 classes have items now."}, "classes": self.classes(),
+            "refine": self.refining,
             "unapplied": abs(len(self.done) - self.written),
             "next_code": self.review.next_code, "settled": int((self.flags() & 3 > 0).sum()),
         }  # fmt: skip
@@ -98,7 +99,9 @@ class FakeRun:
 
     def rows(self, code: int | None, part: str, status: str | None, order: str) -> bytes:
         now = self.review
-        if status:
+        if status == "odd":  # what was said of is no longer among them
+            chosen = ~(self.labelled | now.given) & (np.arange(len(self.true)) % 7 == 0)
+        elif status:
             chosen = now.status == status
         else:
             chosen = (now.code == code) & ~now.junk & ((part in ("all", "far")) | (now.unsure == (part == "unsure")))
@@ -172,6 +175,9 @@ class FakeRun:
                 "low": 0.8,
                 "high": 1.0,
             }
+        if path == "/api/news":
+            fresh = self.version != int(q["version"])
+            return {"base": 0, "sentence": "From elsewhere: something." if fresh else ""}
         if path == "/api/history":
             steps = [(events, True) for events in self.done] + [(events, False) for events in reversed(self.undone)]
             return [

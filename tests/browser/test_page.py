@@ -182,9 +182,12 @@ def test_one_run_shows_one_count(open_page: Any) -> None:
 
 def test_the_queue_leads_with_what_is_worth_looking_at(open_page: Any) -> None:
     opened = open_page()
+    # By what a look gains, as the served page has it: categories that nobody has looked at, classes in some doubt, and
+    # then a category of unsure items alone and one of a single item, which are worth a look each, and no more.
     assert opened.entries()[:3] == ["Overview", "novel-001", "novel-002"]
-    assert set(opened.entries()[3:5]) == {"novel-003", "novel-004"}  # a single item, and unsure items alone
-    assert opened.entries()[5:] == ["cat", EVIL, "Unsure items"]  # most unsure items lean towards cat
+    assert set(opened.entries()[3:5]) == {"cat", EVIL}
+    assert set(opened.entries()[5:7]) == {"novel-003", "novel-004"}
+    assert opened.entries()[7:] == ["Unsure items"]
     for name in opened.entries()[1:]:
         opened.page.keyboard.press("j")
         opened.page.wait_for_function("n => document.querySelector('#name').textContent === n", arg=name)
@@ -226,6 +229,7 @@ def test_texts_and_ids_show_where_there_is_no_picture(open_page: Any) -> None:
     assert opened.page.locator(".terms li").first.inner_text() == "chirp"
     opened = open_page("vector")
     opened.go_to("novel-001")
+    opened.page.locator("#grid .line", has_text="item-").first.wait_for()
     assert opened.page.locator("#grid .line").first.inner_text().startswith("item-")
     assert opened.page.locator(".near button").count() == 2
 
@@ -317,7 +321,7 @@ def test_edits_become_a_file_that_relabel_understands(open_page: Any, tmp_path: 
     page.locator(".changes", has_text="2 changes").wait_for()
     assert page.locator("#about .why").inner_text() == "24 of its 25 items are confirmed."
     page.keyboard.press("v")
-    page.keyboard.type("a class of its own")
+    page.keyboard.type("=1+1")  # a formula, for a spreadsheet
     page.keyboard.press("Enter")
     page.locator(".changes", has_text="3 changes").wait_for()
     opened.go_to("novel-002")
@@ -338,6 +342,7 @@ def test_edits_become_a_file_that_relabel_understands(open_page: Any, tmp_path: 
     with page.expect_download() as caught:
         page.keyboard.press("D")
     caught.value.save_as(tmp_path / "corrections.csv")
+    assert '"\'=1+1"' in (tmp_path / "corrections.csv").read_text(), "no cell is a formula"
 
     n = sum(SIZES)
     status = ["known" if t < 2 else "novel" for t in np.repeat(np.arange(6), SIZES)]
@@ -347,7 +352,7 @@ def test_edits_become_a_file_that_relabel_understands(open_page: Any, tmp_path: 
     edits = edits_of(read_corrections(tmp_path / "corrections.csv"), review)
     assert edits.refused == []
     after = replay(review, edits.events).table().to_pydict()
-    assert after["name"][first] == "a class of its own"
+    assert after["name"][first] == "=1+1"
     songbirds = [after["name"][i] for i in range(50, 75) if i != first]
     assert set(songbirds) == {"songbird, small"}
     assert sum(after["given"][50:75]) == 25

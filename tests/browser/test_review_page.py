@@ -178,6 +178,30 @@ def test_the_loop_by_keyboard_alone(serve_page: Any) -> None:
     served.said("The fit is taken")
 
 
+def test_a_class_is_made_of_odd_ones_by_keyboard(serve_page: Any) -> None:
+    """O shows them, Enter one of them large, g what is most like it in the grid; x and v make the class."""
+    served = serve_page()
+    page = served.page
+    served.press("O")
+    served.see("Odd ones")
+    assert page.evaluate("location.hash") == "#odd"
+    served.press("ArrowRight", "Enter")
+    page.locator("dialog .near-items .strip").wait_for()
+    served.press("g")
+    page.locator("dialog").wait_for(state="detached")
+    served.see("Most like it")
+    served.press("Home", "x", "ArrowRight", "x", "v")
+    page.keyboard.type("brand new")
+    served.press("Enter")
+    served.said("Moved 2 items to “brand new”")
+    assert served.class_named("brand new")["size"] == 2
+    served.press("O")
+    served.see("Odd ones")
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    served.see("Odd ones")
+
+
 def test_the_mouse_selects_by_click_range_and_box(serve_page: Any) -> None:
     served = serve_page()
     page = served.page

@@ -19,17 +19,19 @@ from conftest import data_of, image_bytes
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection
 from ltgcd.data.items import ImageBytes, Texts, Vectors
-from ltgcd.graph.whitening import normalise
+from ltgcd.graph.whitening import fit_whitening
 from ltgcd.report import page as page_module
-from ltgcd.report.assigned import STATUSES, UNSURE, align
-from ltgcd.report.cards import examples, queue_order, why_here
-from ltgcd.report.categories import Category, Neighbour, describe_categories, suggested_name
+from ltgcd.report.assigned import STATUSES, UNSURE
+from ltgcd.report.cards import examples
+from ltgcd.report.categories import assigned_figures, describe_categories
+from ltgcd.report.class_figures import Neighbour, suggested_name
 from ltgcd.report.columns import _by_priority, _shortened
-from ltgcd.report.geometry import directions, geometry, nearest_known
+from ltgcd.report.geometry import whitened_features
 from ltgcd.report.layout import Places, map_items, places_beside, places_on_map, tail_sample
 from ltgcd.report.page import Report, report_html
 from ltgcd.report.pictures import thumbnails
-from ltgcd.report.terms import top_terms
+from ltgcd.report.queue import queue
+from ltgcd.report.terms import Vocabulary
 
 K = {"method": "peaks", "k": 3, "low": 2, "high": 5, "n_old": 2, "curve": [[2, -1.0], [3, -0.5], [4, -0.9]]}
 
@@ -78,40 +80,21 @@ def draw(collection: Collection, x: np.ndarray, assignments: pa.Table, **given: 
 # ---------------------------------------------------------------- figures
 
 
-def test_coherence_and_closeness_against_slow_code() -> None:
+def test_closeness_is_the_cosine_to_the_others_of_the_category() -> None:
     collection, x, assignments = problem(30)
-    assigned = align(collection, assignments)
-    z = directions(x[assigned.rows])
-    found = geometry(z, assigned)
-    members = [[i for i in range(30) if assigned.members[i] == cat] for cat in range(4)]
-    centre = [z[rows].mean(axis=0) if rows else np.zeros(5) for rows in members]
-
-    def cosine(a: np.ndarray, b: np.ndarray) -> float:
-        return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
-
-    silhouettes: dict[int, list[float]] = {cat: [] for cat in range(4)}
+    assigned, figures = assigned_figures(collection, x, assignments)
+    z, members, found = whitened_features(x, collection.y), figures.now.members, figures.closeness()
     for i in range(30):
-        cat = int(assigned.category[i])
-        rest = [j for j in members[cat] if j != i]
-        if not rest:
-            continue
-        a = 1 - cosine(z[i], z[rest].mean(axis=0))
-        assert found.closeness[i] == pytest.approx(1 - a, abs=1e-4)
-        b = min(1 - cosine(z[i], centre[other]) for other in range(4) if other != cat)
-        if assigned.status[i] != UNSURE:
-            silhouettes[cat].append((b - a) / max(a, b))
-    for cat in range(3):
-        assert found.coherence[cat] == pytest.approx(np.mean(silhouettes[cat]), abs=1e-4)
-    assert np.isnan(found.coherence[3])  # a single item
-    assert found.similarity[0, 1] == pytest.approx(cosine(centre[0], centre[1]), abs=1e-4)
+        others = [j for j in range(30) if members[j] == assigned.labels[assigned.category[i]] and j != i]
+        centre = z[others].sum(axis=0)
+        wanted = float(z[i] @ centre / np.linalg.norm(centre)) if others else 0.0
+        assert found[i] == pytest.approx(wanted, abs=1e-4)
 
 
 def test_nearest_known_classes_exclude_the_category_itself() -> None:
-    collection, x, assignments = problem(40)
-    assigned = align(collection, assignments)
-    near = nearest_known(assigned, geometry(directions(x), assigned).similarity)
-    assert [{other for other, _ in row} for row in near] == [{1}, {0}, {0, 1}, {0, 1}]
-    assert all(list(row) == sorted(row, key=lambda pair: -pair[1]) for row in near)
+    found = describe_categories(*problem(40))
+    assert [{other.code for other in one.nearest_known} for one in found] == [{1}, {0}, {0, 1}, {0, 1}]
+    assert all(list(one.nearest_known) == sorted(one.nearest_known, key=lambda o: -o.cosine) for one in found)
 
 
 def test_a_category_of_unsure_items_alone_is_described_by_them() -> None:
@@ -120,24 +103,19 @@ def test_a_category_of_unsure_items_alone_is_described_by_them() -> None:
     label = assignments.column("label").to_numpy()
     doubted = np.where(label == 2, "unsure", assignments.column("status").to_numpy(zero_copy_only=False))
     at = assignments.schema.get_field_index("status")
-    assigned = align(collection, assignments.set_column(at, "status", pa.array(doubted)))
-    everything = align(collection, assignments)
-    assert not (assigned.members == 2).any()
-    np.testing.assert_array_equal(assigned.core == 2, assigned.category == 2)
-    sure = assigned.category != 2
-    np.testing.assert_array_equal(assigned.core[sure], assigned.members[sure])
-    shape, z = geometry(directions(x), assigned), directions(x)
-    centre = normalise(z[assigned.category == 2].mean(axis=0)[None])[0]
-    of_zero = normalise(z[everything.members == 0].mean(axis=0)[None])[0]
-    assert shape.similarity[2, 0] == pytest.approx(float(centre @ of_zero), abs=1e-4)
-    assert np.isfinite(shape.coherence[2])
-    assert {other for other, _ in nearest_known(assigned, shape.similarity)[2]} == {0, 1}
+    doubted_table = assignments.set_column(at, "status", pa.array(doubted))
+    _, figures = assigned_figures(collection, x, doubted_table)
+    np.testing.assert_array_equal(figures.now.members == 2, label == 2)
+    found = describe_categories(collection, x, doubted_table)[2]
+    assert (found.size, found.leaning) == (0, int((label == 2).sum()))
+    assert found.coherence is not None
+    assert {other.code for other in found.nearest_known} == {0, 1}
 
 
 def test_examples_show_small_categories_whole_and_no_item_twice() -> None:
     collection, x, assignments = problem(60)
-    assigned = align(collection, assignments)
-    closeness = geometry(directions(x), assigned).closeness
+    assigned, figures = assigned_figures(collection, x, assignments)
+    closeness = figures.closeness()[assigned.rows]
     shown = examples(assigned, closeness)
     for cat, groups in enumerate(shown):
         rows = groups["centre"] + groups["edge"] + groups["doubtful"]
@@ -153,25 +131,57 @@ def test_examples_show_small_categories_whole_and_no_item_twice() -> None:
     assert shown[3]["centre"] == np.flatnonzero(assigned.members == 3).tolist()  # the single one is kept
 
 
-def test_the_queue_by_hand() -> None:
-    kinds = np.array([0, 0, 1, 1, 1, 1, 1])
-    sizes = np.array([50, 60, 7, 63, 1, 1, 3])
-    unsure = np.array([2, 9, 0, 0, 0, 0, 0])
-    confidence = np.array([0.9, 0.9, 0.5, 0.5, 0.6, 0.8, 0.5])
-    coherence = np.array([0.5, 0.5, 0.9, 0.5, np.nan, np.nan, -0.2])
-    # log2(1+7)·0.9 = 2.7, log2(1+63)·0.5 = 3.0, log2(1+3)·0.05 = 0.1; then singles; then known by unsure items.
-    assert queue_order(kinds, sizes, unsure, confidence, coherence).tolist() == [3, 2, 6, 5, 4, 1, 0]
+def test_the_queue_is_doubt_times_spread_and_not_items() -> None:
+    found = queue(
+        np.array([100, 100, 100, 10, 0]),
+        np.array([0.9, 0.9, 0.9, 0.9, np.nan]),
+        np.array([0, 0, 0, 0, 8]),
+        np.array([0, 0.5, 0, 0, 0.0]),
+        np.array([False, False, True, True, False]),
+        np.array([0.5, 0.5, 0.5, 0.2, 0.5]),
+    )
+    np.testing.assert_allclose(found.doubt, [0.1, 1 - 0.9 * 0.5, 1 - 0.9 * 0.5, 1 - 0.9 * 0.5, 0])
+    # A class of ten is worth two thirds of one of many; eight that lean to one count as two; some doubt always stays.
+    many = 100 / 105
+    expected = [0.1 * 0.5 * many, 0.55 * 0.5 * many, 0.55 * 0.5 * many, 0.55 * 0.8 * 10 / 15, 0.02 * 0.5 * 2 / 7]
+    np.testing.assert_allclose(found.gain, expected)
+
+
+def test_whitened_rows_are_those_of_the_whitening_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    collection, x, _ = problem(90)
+    wanted = fit_whitening(x, collection.y, 2, 128).transform(x)
+    monkeypatch.setattr("ltgcd.report.geometry.ROWS", 7)
+    found = whitened_features(x, collection.y)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    np.testing.assert_array_equal(found, whitened_features(x, np.where(collection.y >= 0, 1 - collection.y, -1)))
+    with pytest.raises(InputError, match="NaN"):
+        whitened_features(np.full_like(x, np.nan), collection.y)
+
+
+def test_the_whitening_of_a_sample_does_not_depend_on_the_order_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    collection, x, _ = problem(90)
+    monkeypatch.setattr("ltgcd.report.geometry.FITTED", 30)
+    order = np.random.RandomState(1).permutation(len(x))
+    found = whitened_features(x, collection.y)
+    np.testing.assert_allclose(whitened_features(x[order], collection.y[order]), found[order], atol=1e-5)
+
+
+def test_a_label_below_zero_is_a_sentence() -> None:
+    collection, x, table = problem(40)
+    label = table.schema.get_field_index("label")
+    below = np.where(np.arange(len(table)) < 3, -1, table.column("label").to_numpy())
+    with pytest.raises(InputError, match="below 0"):
+        describe_categories(collection, x, table.set_column(label, "label", pa.array(below)))
 
 
 def test_terms_tell_a_category_from_the_rest() -> None:
     texts = ["my card was lost", "card lost today", "lost my card", "my refund is late", "refund please", "a refund"]
-    members = np.array([0, 0, 0, 1, 1, -1])
-    terms = top_terms(texts, members, 2)
+    vocabulary = Vocabulary(texts)
+    terms = [vocabulary.terms(np.array(rows)) for rows in ([0, 1, 2], [3, 4])]
     assert terms[0][0] in {"lost", "card"}
     assert terms[1][0] == "refund"
     assert all("my" not in term.split() for term in (terms[0][0], terms[1][0]))
-    assert top_terms(["!", "?"], np.array([0, 1]), 2) == [[], []]
-    assert top_terms([], np.array([], dtype=np.int64), 1) == [[]]
+    assert Vocabulary(["!", "?"]).terms(np.array([0])) == Vocabulary([]).terms(np.array([], dtype=np.int64)) == []
     near = (Neighbour(1, "b", 0.5), Neighbour(0, "a", 0.2))
     assert suggested_name(tuple(terms[1]), near).startswith("refund")
     assert suggested_name((), near) == "near b, a"
@@ -337,7 +347,7 @@ def test_the_page_holds_what_it_should(kind: str) -> None:
         row = assignments.column("id").to_pylist().index(items["prefix"] + item)
         assert names[label[i]] == assignments.column("name")[row].as_py()
         assert STATUSES[codes[i]] == status[row]
-        assert flags[i] == 2 * (collection.y[row] >= 0)
+        assert flags[i] & 3 == 2 * (collection.y[row] >= 0)
     assert bool(data["pictures"]) == (kind == "image")
     if kind == "image":
         assert set(data["picture"]) == set(range(40))
@@ -459,16 +469,22 @@ def test_colours_have_contrast() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "leaning", "confirmed", "left", "sentence"),
+    ("code", "given", "sentence"),
     [
-        ("novel", 0, 0, 54, "Novel: nobody has looked at its 54 items yet."),
-        ("novel", 0, 14, 40, "Novel: 40 items are not confirmed yet."),
-        ("novel", 0, 54, 0, "Every item is confirmed."),
-        ("novel", 3, 54, 0, "Every item is confirmed. 3 unsure items lean to it."),
-        ("known", 0, 54, 0, "Every item is confirmed."),
-        ("known", 0, 3, 7, "54 items were added to it."),
+        (2, [], "New: nobody has looked at it yet."),
+        (2, [0], "About 2 of 4 items that nobody has confirmed are wrong."),
+        (2, [0, 1, 2, 3, 4], "Every item is labelled or confirmed. 1 unsure item leans to it."),
+        (0, [], "About 1 of 2 items that nobody has confirmed is wrong."),
     ],
 )
-def test_what_was_confirmed_was_looked_at(status: Any, leaning: int, confirmed: int, left: int, sentence: str) -> None:
-    category = Category(7, "novel-001", status, 54, leaning, 0, 0.8, None, (), (), "")
-    assert why_here(category, confirmed, left) == sentence
+def test_what_was_confirmed_was_looked_at(code: int, given: list[int], sentence: str) -> None:
+    """Why a class stands where it does, on the report as on the page of a review."""
+    label = [2] * 6 + [0] * 3 + [1] * 3
+    ids = [f"i{n}" for n in range(12)]
+    x = (np.eye(3, 4)[label] + 0.01 * np.random.RandomState(0).randn(12, 4)).astype(np.float32)
+    y = np.array([-1] * 6 + [0, -1, -1, 1, -1, -1])
+    status = ["novel"] * 5 + ["unsure"] + ["known"] * 6
+    held = table(ids, label, status, [0.5] * 12, [["cat", "dog", "novel-001"][c] for c in label])
+    held = held.append_column("given", pa.array([n in given for n in range(12)]))
+    cards = draw(Collection(pa.array(ids), Vectors(x), y, ("cat", "dog")), x, held)["categories"]
+    assert {card["code"]: card["why"] for card in cards}[code] == sentence

@@ -1,4 +1,4 @@
-"""What to look at next: shapes of classes against slow loops, the queue, merges, splits, growing and audits by hand."""
+"""What to look at next: rows in order, merges, splits, growing and audits by hand."""
 
 from __future__ import annotations
 
@@ -7,19 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ltgcd.graph.class_shapes import Shapes, class_shapes
 from ltgcd.graph.whitening import normalise
-from ltgcd.review.class_shapes import (
-    FAR,
-    Shapes,
-    class_shapes,
-    class_similarity,
-    coherence,
-    contamination,
-    own_cosines,
-    rounded,
-    shapes_after,
-    within_cosine,
-)
 from ltgcd.review.suggest import (
     audit_order,
     fitted_temperature,
@@ -27,10 +16,8 @@ from ltgcd.review.suggest import (
     in_order,
     merge_proposals,
     neighbours,
-    queue,
+    odd_ones,
     split_proposal,
-    whitened,
-    whitening_of,
     wilson,
 )
 
@@ -43,99 +30,7 @@ def blobs(sizes: list[int], d: int = 16, spread: float = 0.5, seed: int = 0) -> 
     return normalise(centres[y] + spread * random.standard_normal((len(y), d)) / np.sqrt(d)), y
 
 
-# ---------------------------------------------------------------- shapes
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 10**6), st.lists(st.integers(0, 7), min_size=2, max_size=5))
-def test_shapes_are_those_of_loops_over_all_pairs(seed: int, sizes: list[int]) -> None:
-    z, y = blobs(sizes, seed=seed)
-    k = len(sizes)
-    shapes = class_shapes(z, y, k)
-    assert shapes.counts.tolist() == sizes
-    similarity, within = class_similarity(shapes), within_cosine(shapes)
-    for c in range(k):
-        for e in range(k):
-            pairs = [z[i] @ z[j] for i in np.flatnonzero(y == c) for j in np.flatnonzero(y == e)]
-            wanted = np.mean(pairs) / np.sqrt(within[c] * within[e]) if pairs else 0.0
-            if c != e:
-                assert similarity[c, e] == pytest.approx(np.clip(wanted, -1, 1), abs=1e-4)
-    rows = np.arange(len(z))
-    found = own_cosines(z, rows, y, np.ones(len(z), bool), shapes)
-    for i in rows:
-        others = z[(y == y[i]) & (rows != i)].sum(axis=0)
-        wanted = np.nan if (y == y[i]).sum() == 1 else z[i] @ others / np.linalg.norm(others)
-        assert found[i] == pytest.approx(wanted, abs=1e-4, nan_ok=True)
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10**6), st.data())
-def test_shapes_of_what_changed_are_those_of_all(seed: int, data: st.DataObject) -> None:
-    z, y = blobs([9, 6, 4, 1], seed=seed)
-    z = rounded(z)
-    before = class_shapes(z, y, 4)
-    now = y.copy()
-    for row in data.draw(st.lists(st.integers(0, 19), max_size=5)):
-        now[row] = data.draw(st.integers(-1, 5))
-    rows = np.flatnonzero(now != y)
-    part, whole = shapes_after(before, z, rows, y[rows], now[rows], 6), class_shapes(z, now, 6)
-    np.testing.assert_array_equal(part.counts, whole.counts)
-    np.testing.assert_array_equal(part.sums, whole.sums)
-    back = shapes_after(part, z, rows, now[rows], y[rows], 6)
-    np.testing.assert_array_equal(back.sums[:4], before.sums)
-
-
-def test_two_halves_of_a_class_are_the_same_however_noisy() -> None:
-    z, y = blobs([400, 400, 400], d=64, spread=3.0)
-    y = np.where((y == 0) & (np.arange(len(y)) % 20 == 0), 3, y)  # twenty of them
-    similarity = class_similarity(class_shapes(z, y, 4))
-    plain = class_shapes(z, y, 4).centres
-    assert similarity[0, 3] > 0.9
-    assert plain[0] @ plain[3] < 0.85, "the plain cosine of few noisy items is too small"
-    assert abs(similarity[0, 1]) < 0.4
-
-
-def test_coherence_is_one_for_points_and_below_zero_for_strangers() -> None:
-    z = normalise(np.array([[1, 0], [1, 0], [0, 1], [0, 1], [1, 0], [0, 1.0]]))
-    found = coherence(class_shapes(z, np.array([0, 0, 1, 1, 2, 2]), 4))
-    assert found[0] == pytest.approx((1 - 0.5**0.5) / (1 - 0.5**0.5)), "its items are one point, class 2 the nearest"
-    assert found[2] < 0
-    assert np.isnan(found[3])
-
-
-def test_contamination_finds_the_class_whose_assigned_items_are_others() -> None:
-    z, y = blobs([300, 300, 40], d=32, spread=0.8, seed=3)
-    code = np.where(y == 2, 0, y)  # a species that nobody labelled was assigned to class 0
-    is_given = (np.arange(len(y)) % 3 == 0) & (y < 2)
-    shapes = class_shapes(z, np.where(is_given, code, -1), 2)
-    cosine = own_cosines(z, np.arange(len(z)), code, is_given, shapes)
-    share, far, foreign = contamination(cosine, code, is_given, ~is_given, 2)
-    assert far[0] == pytest.approx(40 + FAR * 200, abs=12)
-    assert share[0] == pytest.approx(40 / 240, abs=0.06)
-    assert share[1] < 0.06
-    assert foreign[y == 2].mean() > 0.6, "items of the other species are called foreign"
-    assert foreign[(y == 0) & ~is_given].mean() < 0.1
-    nobody = np.zeros(len(y), bool)
-    assert contamination(cosine, code, nobody, ~is_given, 2).share.tolist() == [0, 0]
-
-
-# ---------------------------------------------------------------- queue and rows
-
-
-def test_the_queue_is_doubt_times_spread_and_not_items() -> None:
-    found = queue(
-        np.array([100, 100, 100, 10, 0]),
-        np.array([0.9, 0.9, 0.9, 0.9, np.nan]),
-        np.array([0, 0, 0, 0, 8]),
-        np.array([0, 0.5, 0, 0, 0.0]),
-        np.array([False, False, True, True, False]),
-        np.array([0.5, 0.5, 0.5, 0.2, 0.5]),
-    )
-    np.testing.assert_allclose(found.doubt, [0.1, 1 - 0.9 * 0.5, 1 - 0.9 * 0.5, 1 - 0.9 * 0.5, 0])
-    # A class of ten is worth two thirds of one of many; eight that lean to one count as two; some doubt always stays.
-    many = 100 / 105
-    expected = [0.1 * 0.5 * many, 0.55 * 0.5 * many, 0.55 * 0.5 * many, 0.55 * 0.8 * 10 / 15, 0.02 * 0.5 * 2 / 7]
-    np.testing.assert_allclose(found.gain, expected)
+# ---------------------------------------------------------------- rows
 
 
 def test_rows_are_ordered_and_what_was_given_comes_last() -> None:
@@ -234,14 +129,6 @@ def test_neighbours_are_those_of_a_full_sort() -> None:
     assert len(neighbours(z[:3], 0, 5)[0]) == 2
 
 
-def test_whitened_rows_are_those_of_the_whitening_in_one_go() -> None:
-    z, y = blobs([40, 30, 20])
-    labelled = np.where(np.arange(90) % 2 == 0, y, -1)
-    whitening = whitening_of(z, labelled, 3)
-    np.testing.assert_allclose(whitened(z, whitening), whitening.transform(z), atol=1e-5)
-    np.testing.assert_allclose(np.linalg.norm(whitened(z, whitening), axis=1), 1, atol=1e-5)
-
-
 # ---------------------------------------------------------------- audit
 
 
@@ -263,3 +150,31 @@ def test_a_sample_lasts_as_rows_come_and_go(rows: set[int], n: int) -> None:
     gone = min(rows)
     fewer = audit_order(code, inside & (np.arange(100) != gone))
     assert order[order != gone].tolist() == fewer.tolist()
+
+
+def test_odd_ones_are_unlike_every_class_and_unlike_each_other() -> None:
+    """Two kinds of which no class has the centre come first, one of each, then their second items."""
+    z, y = blobs([40, 40, 6, 6], spread=0.1)
+    shapes = class_shapes(z, np.where(y < 2, y, -1), 2)
+    is_open = np.ones(len(z), dtype=bool)
+    found = odd_ones(z, shapes, is_open, 4)
+    assert set(y[found[:2]].tolist()) == {2, 3}
+    closest = (z @ shapes.centres.T).max(axis=1)
+    for row in found:  # slowly, by the definition
+        assert closest[row] == closest.min()
+        closest = np.maximum(closest, z @ z[row])
+        closest[row] = 2
+    is_open[found[0]] = False
+    assert found[0] not in odd_ones(z, shapes, is_open, 4)
+
+
+def test_odd_ones_of_little_or_of_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    z, y = blobs([30, 30])
+    shapes, nothing = class_shapes(z, y, 2), class_shapes(z, np.full(len(z), -1), 2)
+    assert len(odd_ones(z, shapes, np.zeros(len(z), dtype=bool))) == 0
+    assert sorted(odd_ones(z, nothing, np.ones(len(z), dtype=bool)).tolist()) == list(range(60)), "each once"
+    monkeypatch.setattr("ltgcd.review.suggest.ODD_AMONG", 10)
+    some = odd_ones(z, shapes, y == 1)
+    assert len(set(some.tolist())) == 10 and (y[some] == 1).all()
+    back = odd_ones(z[::-1].copy(), shapes, y[::-1] == 1)
+    assert (len(z) - 1 - back).tolist() == some.tolist(), "the same items, whatever the order of the rows"

@@ -23,7 +23,7 @@ from ltgcd.run.directory import Run
 from ltgcd.run.discover import discover_source
 from ltgcd.run.refine import refine_run
 from ltgcd.run.relabel import relabel_run, undo_relabel
-from ltgcd.run.suggested import shown_collection
+from ltgcd.run.suggested import shown_collection, source_labels
 from ltgcd.run.train import train_run
 from ltgcd.run.update import update_run
 
@@ -65,7 +65,9 @@ def described(run: Run) -> dict[str, set[str | None]]:
     table, features = run.assignments(), run.features()
     assert features is not None
     x = features.of(table.column("id").combine_chunks(), run)
-    categories = describe_categories(shown_collection(run, table, x), x, table)
+    categories = describe_categories(
+        shown_collection(run, table, x), x, table, source_labels(run, table.column("id").combine_chunks())
+    )
     return {one.name: {one.suggested_name or None} for one in categories}
 
 
@@ -98,7 +100,7 @@ def test_the_column_follows_what_people_say_and_take_back(run: Run) -> None:
     assert proposals(run) == before
 
 
-def test_refits_propose_anew_and_updates_for_what_they_add(run: Run, tmp_path: Path) -> None:
+def test_refits_and_updates_propose_anew(run: Run, tmp_path: Path) -> None:
     first = min(name for name in proposals(run) if name.startswith("novel"))
     said(run, f"category,name\n{first},wasp\nant,emu\nbee,fox\ncat,gnu\n")
     refine_run(run).keep()
@@ -106,10 +108,9 @@ def test_refits_propose_anew_and_updates_for_what_they_add(run: Run, tmp_path: P
     told = " ".join(str(next(iter(names))) for names in proposals(run).values())
     assert "near" in told and not any(old in told for old in ("ant", "bee", "cat")), "its neighbours have new names"
     np.savez(tmp_path / "more.npz", x=vectors(np.repeat(6, 30), 5), y=np.full(30, -1), ids=[f"j{n}" for n in range(30)])
-    before = proposals(run)
     update = update_run(run, read_source(tmp_path / "more.npz"))
     (added,) = (row["name"] for row in update["categories_added"])
-    assert proposals(run) == {**before, added: described(run)[added]} and proposals(run)[added] != {None}
+    assert proposals(run) == described(run) and proposals(run)[added] != {None}
     assert check_run(run)["sound"], check_run(run)["problems"]
 
 

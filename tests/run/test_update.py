@@ -24,11 +24,14 @@ from ltgcd.discovery.new_categories import closeness_rank, mixing, neighbour_gro
 from ltgcd.graph.knn import NeighbourGraph, knn_graph
 from ltgcd.graph.whitening import normalise, principal_components
 from ltgcd.report.layout import places_beside, places_on_map
+from ltgcd.review.log import StaleError
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import Embedding, discover_source
 from ltgcd.run.evaluate import evaluate_run
 from ltgcd.run.predict import predict_source
+from ltgcd.run.refine import refine_run
 from ltgcd.run.report import report_run
+from ltgcd.run.reviewed import RunReview
 from ltgcd.run.update import update_run
 
 CENTRES = np.eye(9, 24) * 4
@@ -485,3 +488,29 @@ def test_points_stay_where_they_are(run: Path, new: Path) -> None:
     report_run(Run(run))
     assert Run(run).report.read_text() == page
     assert np.array_equal(Run(run).places()[1].xy, after.xy)
+
+
+def test_the_runner_up_of_a_new_item_is_the_class_that_it_would_be_in_otherwise(run: Path, tmp_path: Path) -> None:
+    refine_run(Run(run)).keep()  # from then on a run knows the runner-up of every item
+    between = np.tile([[1, 2], [3, 0]], (6, 1))  # more of the first, and some of the second
+    x = 0.7 * CENTRES[between[:, 0]] + 0.3 * CENTRES[between[:, 1]] + 0.2 * np.random.RandomState(4).randn(12, 24)
+    np.savez(tmp_path / "new.npz", x=x.astype(np.float32), y=np.full(12, -1), ids=[f"new{n}" for n in range(12)])
+    update_run(Run(run), read_source(tmp_path / "new.npz"))
+    table = Run(run).assignments().slice(1000)
+    assert table.column("label").to_pylist() == between[:, 0].tolist()
+    assert table.column("runner_up").to_pylist() == between[:, 1].tolist()
+
+
+def test_a_review_that_has_not_seen_an_update_says_nothing_about_it(run: Path, new: Path) -> None:
+    """Nobody has reviewed the run yet, so that its labels are kept as a base with the first edit: those of now."""
+    held, fit = RunReview.open(Run(run)), refine_run(Run(run))
+    update_run(Run(run), read_source(new))
+    n = len(Run(run).assignments())
+    assert n > 1000
+    with pytest.raises(StaleError, match="updated meanwhile"):
+        held.act([{"op": "junk", "rows": [3]}])
+    with pytest.raises(StaleError, match="while it was fitted again"):
+        fit.keep()
+    held.refresh()
+    held.act([{"op": "junk", "rows": [3]}], applies=True)
+    assert len(Run(run).assignments()) == n

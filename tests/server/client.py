@@ -96,14 +96,19 @@ class Client:
         return found
 
     @property
-    def version(self) -> int:
-        version: int = self.get("/api/state").json["version"]
-        return version
+    def seen(self) -> dict[str, int]:
+        """What a page that has just looked sends with a change."""
+        return seen(self.get("/api/state").json)
 
     def act(self, *events: dict[str, Any], key: str = "") -> Any:
-        answer = self.post("/api/act", {"events": list(events), "version": self.version, "key": key})
+        answer = self.post("/api/act", {"events": list(events), **self.seen, "key": key})
         assert answer.status == 200, answer.body
         return answer.json
+
+
+def seen(state: dict[str, Any]) -> dict[str, int]:
+    """Which state a page shows, of what the server has told it last."""
+    return {key: state[key] for key in ("version", "base", "n")}
 
 
 def open_client(run: Path) -> Client:

@@ -19,7 +19,7 @@ from ltgcd.data.items import ImageBytes, Texts
 from ltgcd.run.directory import Run
 from ltgcd.run.export import export_run
 from ltgcd.run.relabel import relabel_run
-from ltgcd.server.session import Session
+from ltgcd.server.session import Seen, Session
 
 
 def columns(client: Client) -> dict[str, np.ndarray]:
@@ -79,7 +79,7 @@ def test_the_state_agrees_with_the_run(client: Client, run_folder: Path) -> None
     assert gains == sorted(gains, reverse=True)
     assert classes[5]["suggested"].startswith("near known-")
     assert classes[0]["suggested"] == ""
-    assert state["k"]["low"] <= state["k"]["k"] <= state["k"]["high"]
+    assert state["k"]["sentence"].startswith(f"{state['k']['k']} classes have items now")
 
 
 def test_items_are_columns_that_the_page_can_read(client: Client, run_folder: Path) -> None:
@@ -110,6 +110,17 @@ def test_rows_of_a_class_are_its_items_in_order(client: Client) -> None:
         assert found["confidence"][first].mean() < found["confidence"][last].mean(), "doubtful ones first"
     assert sorted(client.rows("/api/rows?status=unsure")) == np.flatnonzero(found["status"] == 2).tolist()
     assert client.rows("/api/rows?status=junk") == []
+
+
+def test_odd_ones_stay_as_they_are_but_for_what_was_said(client: Client) -> None:
+    found, odd = columns(client), client.rows("/api/rows?status=odd")
+    assert odd and len(set(odd)) == len(odd)
+    assert not (found["flags"][odd] & 3).any(), "nobody has said anything of them"
+    answer = client.act({"op": "junk", "rows": odd[:2]})
+    assert answer["version"] > 0
+    assert client.rows("/api/rows?status=odd") == odd[2:]
+    client.post("/api/undo", client.seen)
+    assert client.rows("/api/rows?status=odd") == odd
 
 
 def test_rows_are_described(client: Client, run_folder: Path) -> None:
@@ -226,7 +237,7 @@ def test_the_history_calls_classes_as_they_were_called(client: Client) -> None:
 
 def test_changes_are_those_in_force(client: Client) -> None:
     def turned(how: str) -> tuple[int, int]:
-        answer = client.post(f"/api/{how}", {"version": client.version}).json
+        answer = client.post(f"/api/{how}", client.seen).json
         return answer["changes"], answer["unapplied"]
 
     for row in range(2):
@@ -302,7 +313,7 @@ def test_what_can_not_be_done_is_a_sentence_and_changes_nothing(client: Client, 
     answer = client.post("/api/act", told)
     assert answer.status == 422, answer.body
     assert word in answer.json["error"]
-    assert client.version == 0
+    assert client.seen["version"] == 0
 
 
 def test_requests_that_make_no_sense_are_sentences(client: Client) -> None:
@@ -358,9 +369,9 @@ def test_the_same_action_sent_again_is_done_once(client: Client) -> None:
 
 
 def test_what_another_process_said_is_seen(client: Client, run_folder: Path) -> None:
-    assert client.version == 0
+    assert client.seen["version"] == 0
     other = Session.open(run_folder)
-    other.act([{"op": "rename", "code": 5, "name": "wasp"}], 0, "")
+    other.act([{"op": "rename", "code": 5, "name": "wasp"}], Seen(0), "")
     stale = client.post("/api/act", {"events": [{"op": "junk", "rows": [0]}], "version": 0})
     assert stale.status == 409
     assert by_code(client.get("/api/state").json)[5]["name"] == "wasp"

@@ -16,7 +16,7 @@ from conftest import fails
 from ltgcd.cli import app
 from ltgcd.run.directory import Run
 from ltgcd.run.export import export_run
-from ltgcd.server.session import Session
+from ltgcd.server.session import Seen, Session
 
 
 def test_killed_at_random_moments_it_loses_nothing(tmp_path: Path) -> None:
@@ -52,8 +52,8 @@ def test_it_prints_one_object_and_ends_cleanly(run_folder: Path, tmp_path: Path)
 
 def test_all_that_was_said_can_be_written_to_a_file(run_folder: Path, tmp_path: Path) -> None:
     session = Session.open(run_folder)
-    session.act([{"op": "rename", "code": 5, "name": "wasp"}, {"op": "junk", "rows": [1]}], 0, "")
-    session.undo(2, "")
+    session.act([{"op": "rename", "code": 5, "name": "wasp"}, {"op": "junk", "rows": [1]}], Seen(0), "")
+    session.undo(Seen(2), "")
     out = tmp_path / "events.jsonl"
     done = CliRunner().invoke(app, ["review", str(run_folder), "--export-events", str(out), "--json"])
     assert json.loads(done.stdout)["events"] == 3

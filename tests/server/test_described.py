@@ -69,8 +69,8 @@ def figures(described: Described) -> dict[str, Any]:
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_mending_gives_what_looking_anew_gives(opened: Session, data: st.DataObject) -> None:
-    z, labelled, review = opened.material.z, opened.material.labelled, opened.held.review
-    described = Described(z, labelled, review)
+    z, y, review = opened.material.z, opened.material.y, opened.held.review
+    described = Described(z, y, review)
     states = [review]
     for _step in range(data.draw(st.integers(1, 9))):
         if len(states) > 1 and data.draw(st.integers(0, 3)) == 0:  # undo
@@ -84,7 +84,7 @@ def test_mending_gives_what_looking_anew_gives(opened: Session, data: st.DataObj
             states.append(after)
         before = described.now.code.copy(), described.now.status.copy(), described.now.given.copy()
         rows = described.update(after)
-        fresh = Described(z, labelled, after)
+        fresh = Described(z, y, after)
         assert figures(described) == figures(fresh)
         now = fresh.now
         differs = (before[0] != now.code) | (before[1] != now.status) | (before[2] != now.given)
@@ -94,7 +94,7 @@ def test_mending_gives_what_looking_anew_gives(opened: Session, data: st.DataObj
 def test_the_states_of_a_review_are_not_written_into(opened: Session) -> None:
     review = opened.held.review
     before = [getattr(review, name).copy() for name in ("code", "given", "junk", "unsure")]
-    described = Described(opened.material.z, opened.material.labelled, review)
+    described = Described(opened.material.z, opened.material.y, review)
     described.update(replay(review, [{"op": "junk", "rows": [1, 2]}, {"op": "merge", "code": 4, "into": 5}]))
     for held, name in zip(before, ("code", "given", "junk", "unsure"), strict=True):
         np.testing.assert_array_equal(getattr(review, name), held)

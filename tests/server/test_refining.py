@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.server.client import Client, open_client
+from tests.server.client import Client, open_client, seen
 
 from conftest import train
 from ltgcd.common.errors import InputError
@@ -52,14 +52,14 @@ def test_a_refit_is_shown_then_taken_and_can_be_taken_back(trained: Path) -> Non
     assert client.post("/api/refine/accept", {}).status == 422, "there is none yet"
     rows = client.rows("/api/rows?code=2")
     done = client.act({"op": "assign", "rows": rows, "code": 2}, {"op": "rename", "code": 2, "name": "wasp"})
-    assert client.post("/api/refine", {"version": done["version"] - 1}).status == 409
-    assert client.post("/api/refine", {"version": done["version"]}).json["state"] == "running"
+    assert client.post("/api/refine", {**seen(done), "version": done["version"] - 1}).status == 409
+    assert client.post("/api/refine", seen(done)).json["state"] == "running"
     before = Run(trained).written_assignments()
     found = wait(client)
     assert found["state"] == "done", found
     assert found["diff"]["kept"] >= len(rows)
     assert Run(trained).written_assignments().equals(before), "nothing is written before it is taken"
-    taken = client.post("/api/refine/accept", {})
+    taken = client.post("/api/refine/accept", seen(done))
     assert taken.status == 200, taken.body
     now = client.get("/api/state").json
     assert now["base"] == 1
@@ -67,11 +67,24 @@ def test_a_refit_is_shown_then_taken_and_can_be_taken_back(trained: Path) -> Non
     assert now["refine"]["can_undo"]
     assert set(client.rows("/api/rows?code=2")) >= set(rows), "confirmed items never move"
     assert {one["code"]: one["name"] for one in now["classes"]}[2] == "wasp"
-    back = client.post("/api/refine/undo", {})
+    # What was said before stays in the history, behind the refine that took it up.
+    later = client.act({"op": "junk", "rows": [5]})
+    assert later["undo"] == 1
+    lines = client.get("/api/history").json
+    assert [(one["sentence"], one.get("past", False), one.get("by")) for one in lines] == [
+        ("1 item taken out", False, None),
+        ("Refined: another fit was taken", True, "refine"),
+        (f"{len(rows)} items confirmed as novel-001; novel-001 called wasp", True, None),
+    ]
+    assert len(client.get("/api/history?limit=2").json) == 2
+    client.post("/api/undo", seen(later))
+    back = client.post("/api/refine/undo", client.seen)
     assert back.status == 200, back.body
     last = client.get("/api/state").json
     assert last["base"] == 0
     assert last["undo"] == 1, "with everything that had been said until then"
+    (line,) = client.get("/api/history").json
+    assert line["active"] and "past" not in line
     client.session.close()
 
 
@@ -85,21 +98,21 @@ def test_one_at_a_time_thrown_away_and_failed(client: Client, monkeypatch: pytes
         raise InputError("It can't be\nfitted.")
 
     monkeypatch.setattr(refine, "refine_run", slow)
-    version = client.version
-    client.post("/api/refine", {"version": version})
+    now = client.seen
+    client.post("/api/refine", now)
     for _ in range(100):
         if client.get("/api/refine").json["message"] == "thinking":
             break
         time.sleep(0.02)
     running = client.get("/api/refine").json
     assert (running["state"], running["message"]) == ("running", "thinking")
-    assert client.post("/api/refine", {"version": version}).status == 422, "one at a time"
+    assert client.post("/api/refine", now).status == 422, "one at a time"
     assert client.act({"op": "junk", "rows": [0]})["changes"] == 1, "edits need not wait"
     assert client.post("/api/refine/discard", {}).json["state"] == "idle"
     go.set()
     time.sleep(0.1)
     assert client.get("/api/refine").json["state"] == "idle", "what was thrown away has no say"
-    client.post("/api/refine", {"version": client.version})
+    client.post("/api/refine", client.seen)
     failed = wait(client)
     assert (failed["state"], failed["message"]) == ("failed", "It can't be fitted.")
     assert len(calls) == 2

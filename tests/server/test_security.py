@@ -192,7 +192,7 @@ def test_a_link_in_the_source_shows_no_file_that_is_no_image(tmp_path: Path) -> 
 def test_a_huge_body_is_refused(client: Client) -> None:
     assert client.ask("POST", "/api/act", EDIT, {**client.writes, "Content-Length": str(2**40)}).status == 413
     assert client.ask("POST", "/api/act", b" " * (65 * 2**20), client.writes).status == 422
-    assert client.version == 0
+    assert client.seen["version"] == 0
 
 
 def test_a_server_for_other_machines_answers_to_addresses_but_not_to_names() -> None:

@@ -35,8 +35,8 @@ def test_a_hundred_thousand_items(tmp_path: Path) -> None:
     rows = lookups.rows_of_class(session.described, code).tolist()
     material = session.material
     for call in (
-        lambda: session.act([{"op": "assign", "rows": rows, "code": code}], session.held.version, ""),
-        lambda: session.undo(session.held.version, ""),
+        lambda: session.act([{"op": "assign", "rows": rows, "code": code}], session.seen, ""),
+        lambda: session.undo(session.seen, ""),
         lambda: lookups.rows_of_class(session.described, code),
         lambda: lookups.grown(session.described, material, code, 0, 24),
         lambda: lookups.split_of(session.described, code, 5),

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.discovery.rehearsal import Calibrations
 from ltgcd.discovery.task import DiscoveryConfig
+from ltgcd.report.geometry import whitened_features
 from ltgcd.review.refine import refine
 from ltgcd.review.state import Event, Review, begin, replay, with_codes
-from ltgcd.review.suggest import whitened, whitening_of
 from ltgcd.server import lookups
 from ltgcd.server.described import Described
 
@@ -78,9 +78,7 @@ class Desk:
         m = self.material
         self.labelled = m.source != UNLABELLED
         self.limit = self.budget
-        seed = m.config.random_state
-        z = whitened(m.x, whitening_of(m.x, m.source, m.n_old, seed))
-        self.described = Described(z, self.labelled, self.review)
+        self.described = Described(whitened_features(m.x, m.source), m.source, self.review)
 
     def pays(self, cost: int) -> bool:
         """Pay for keys; False, and nothing more is done, when that is more than is left before `limit`."""
@@ -111,7 +109,7 @@ class Desk:
         m = self.material
         found = refine(self.review, m.source, m.x, m.config, m.calibrations)
         self.review = begin(found.table, (), self.review.next_code)
-        self.described = Described(self.described.z, self.labelled, self.review)
+        self.described = Described(self.described.z, m.source, self.review)
         return True
 
     # ------------------------------------------------------------ what the page shows

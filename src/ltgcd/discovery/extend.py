@@ -28,6 +28,8 @@ class Extension(NamedTuple):
         The model with the appended classes.
     labels, confidence, unsure : ndarrays, shape (M,)
         Of the new items.
+    runner_up : ndarray of int64, shape (M,)
+        The class that each of them would be in otherwise.
     prototypes, prior, sizes : ndarrays, shapes (a, d), (a,) and (a,)
         Of the appended classes; see `ltgcd.training.model.extended`.
     """
@@ -36,6 +38,7 @@ class Extension(NamedTuple):
     labels: NDArray[np.int64]
     confidence: NDArray[np.float32]
     unsure: NDArray[np.bool_]
+    runner_up: NDArray[np.int64]
     prototypes: NDArray[np.float32]
     prior: NDArray[np.float64]
     sizes: NDArray[np.int64]
@@ -89,7 +92,7 @@ def extend(
     means, sizes = class_means(h, appended, max(k - fitted.k, int(appended.max(initial=UNLABELLED)) + 1))
     prototypes, prior = normalise(means), sizes / (n + m)
     larger = extended(fitted, prototypes, prior, sizes)
-    labels, own = settled.astype(np.int64), np.empty(m, dtype=np.float32)
+    labels, second, own = settled.astype(np.int64), np.empty(m, dtype=np.int64), np.empty(m, dtype=np.float32)
     for place, block in blocks(logits):
         p = larger.probabilities(np.concatenate([block, h[place] @ prototypes.T], axis=1))
         # What a class of the run explains stays with its classes: a category of a few items has a rough prototype.
@@ -97,6 +100,8 @@ def extend(
         likeliest = np.where(explained, p[:, :k].argmax(axis=1), p.argmax(axis=1))
         labels[place] = np.where(settled[place] == UNLABELLED, likeliest, settled[place])
         own[place] = p[np.arange(len(p)), labels[place]]
+        p[np.arange(len(p)), labels[place]] = -1
+        second[place] = np.where(explained & (k > 1), p[:, :k].argmax(axis=1), p.argmax(axis=1))
     confidence, doubtful = larger.judged(own, labels)
     # An item that founded a category is there by what its neighbours say, and as surely as no other class explains it.
     founder = (given == UNLABELLED) & (found.labels[n:] != UNLABELLED)
@@ -107,6 +112,7 @@ def extend(
         labels=order.caller_rows(order.as_first_copy(labels)),
         confidence=order.caller_rows(order.as_first_copy(confidence)),
         unsure=order.caller_rows(order.as_first_copy(unsure)),
+        runner_up=order.caller_rows(order.as_first_copy(second)),
         prototypes=prototypes,
         prior=prior,
         sizes=sizes,

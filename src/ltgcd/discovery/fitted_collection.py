@@ -64,6 +64,8 @@ class FittedCollection:
         What confidences are worth, where that was rehearsed.
     appended : int
         Number of classes that updates have added since the last fit.
+    source : ndarray of int64, shape (N,), or None
+        Labels that the items came with, -1 without, in a run of which people have said more since; else `given`.
     """
 
     fitted: FittedModel
@@ -82,6 +84,7 @@ class FittedCollection:
     next_number: int = 0
     calibrations: Calibrations | None = None
     appended: int = 0
+    source: NDArray[np.int64] | None = None
 
     @property
     def n_old(self) -> int:
@@ -98,6 +101,11 @@ class FittedCollection:
     def labelled_in_fit(self) -> NDArray[np.int64]:
         """Class (N,) that people gave an item, where the fit knew it: those named later are -1, for who asks for y."""
         return np.where(self.given < self.n_old, self.given, UNLABELLED)
+
+    @property
+    def source_labels(self) -> NDArray[np.int64]:
+        """Labels (N,) by which likeness is measured, as on the page of the run: without what a review added."""
+        return self.given if self.source is None else self.source
 
     def names(self) -> list[str]:
         """The labels of the classes as text."""
@@ -193,7 +201,20 @@ def add_items(
         junk=None if held.junk is None else np.append(held.junk, np.zeros(len(given), dtype=np.bool_)),
         ids=[*held.ids, *ids] if held.ids is not None and ids is not None else None,
         appended=held.appended + done.fitted.k - len(held.classes),
+        source=None if held.source is None else np.append(held.source, _as_source(held.source, held.given, given)),
     )
+
+
+def _as_source(source: NDArray[np.int64], classes: NDArray[np.int64], given: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Classes (M,) given to new items, with the numbers that the labels of a run have; -1 without.
+
+    A class has the number that most items of it came with; one that none came with gets a number of its own.
+    """
+    found = np.full(len(given), UNLABELLED)
+    for one in np.unique(given[given != UNLABELLED]):
+        came_with = source[(classes == one) & (source != UNLABELLED)]
+        found[given == one] = np.bincount(came_with).argmax() if len(came_with) else source.max(initial=-1) + 1 + one
+    return found
 
 
 def check_one_each(ids: Sequence[Any], n: int) -> None:

@@ -1,4 +1,4 @@
-"""Density peaks, the overlap of their neighbourhoods, and Non-Maximum Density Suppression (paper §3.3, Alg. 1).
+"""Density peaks, the overlap of their neighbourhoods, and Non-Maximum Density Suppression (paper, Sec. 3.2, Alg. 1).
 
 The paper can be read in several ways (docs/methods.md §6.3 a, b, f); each reading is a value of a switch, and
 everywhere equal densities are decided for the lower index. Nothing here is quadratic in the number of peaks.

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, positions
-from ltgcd.discovery.assignments import core
 from ltgcd.discovery.classes import classes_of
 
 STATUSES = ("known", "novel", "unsure")
@@ -39,6 +38,8 @@ class Assigned:
         Names of these categories.
     kinds : ndarray of int64, shape (C,)
         0 for a known class, 1 for a novel category.
+    given : ndarray of bool, shape (M,)
+        Items that a person has confirmed or moved in a review.
     """
 
     rows: NDArray[np.int64]
@@ -48,16 +49,12 @@ class Assigned:
     labels: NDArray[np.int64]
     names: tuple[str, ...]
     kinds: NDArray[np.int64]
+    given: NDArray[np.bool_]
 
     @property
     def members(self) -> NDArray[np.int64]:
         """Category of each sure item, -1 for an unsure one, shape (M,)."""
         return np.where(self.status == UNSURE, UNLABELLED, self.category).astype(np.int64)
-
-    @property
-    def core(self) -> NDArray[np.int64]:
-        """Category of each item that says what its category is like, -1 for the others."""
-        return core(self.category, self.status != UNSURE)
 
 
 def align(collection: Collection, assignments: pa.Table) -> Assigned:
@@ -76,7 +73,12 @@ def align(collection: Collection, assignments: pa.Table) -> Assigned:
     codes = np.asarray(status.to_numpy(zero_copy_only=False), dtype=np.int64)[order]
     label = np.asarray(assignments.column("label").to_numpy(), dtype=np.int64)[order]
     confidence = np.asarray(assignments.column("confidence").to_numpy(), dtype=np.float32)[order]
+    given = np.zeros(len(order), dtype=np.bool_)
+    if "given" in assignments.column_names:
+        given = np.asarray(pc.fill_null(assignments.column("given"), False), dtype=np.bool_)[order]
     labels, category = np.unique(label, return_inverse=True)
+    if labels.min(initial=0) < 0:
+        raise InputError("Assignments have a label below 0, which no class has; make the run again.")
     # Another tool may have dropped the note, and a file of predictions need not have one.
     classes = classes_of({"k": int(labels.max(initial=0)) + 1, **note}, collection.class_names)
     place = np.searchsorted(classes.codes, labels)
@@ -86,8 +88,8 @@ def align(collection: Collection, assignments: pa.Table) -> Assigned:
     sure = np.flatnonzero(codes != UNSURE)
     first, at = np.unique(category[sure], return_index=True)
     kinds[first] = codes[sure[at]]
-    given = assignments.column("name").take(pa.array(order[sure[at]])).to_pylist()
-    for where, name in zip(first.tolist(), given, strict=True):
+    called = assignments.column("name").take(pa.array(order[sure[at]])).to_pylist()
+    for where, name in zip(first.tolist(), called, strict=True):
         names[where] = name or names[where]
     return Assigned(
         rows[order],
@@ -97,4 +99,5 @@ def align(collection: Collection, assignments: pa.Table) -> Assigned:
         labels,
         tuple(names),
         kinds,
+        given,
     )

@@ -7,7 +7,7 @@ category that has none of these is described, not counted, by what leans towards
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -15,20 +15,16 @@ from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection
-from ltgcd.report.assigned import NOVEL, Assigned, align
-from ltgcd.report.geometry import Geometry, directions, geometry, nearest_known, similarity
+from ltgcd.data.items import Items
+from ltgcd.discovery.classes import JUNK
+from ltgcd.report.assigned import KNOWN, Assigned, align
+from ltgcd.report.class_figures import ClassFigures, Neighbour
+from ltgcd.report.geometry import whitened_features
 from ltgcd.report.layout import tail_sample
-from ltgcd.report.terms import top_terms
+from ltgcd.report.tally import columns_of
+from ltgcd.report.terms import Vocabulary
 
 TEXTS = 50_000  # texts that terms are taken from
-
-
-class Neighbour(NamedTuple):
-    """A known class beside a category, with the cosine of the two centres."""
-
-    code: int
-    name: str
-    cosine: float
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class Category:
     confidence : float
         Mean confidence of the sure items; if there is none, of those that lean towards it.
     coherence : float or None
-        How much nearer the items are to their own centre than to the next one (a simplified silhouette by cosine, in
+        How much nearer the items are to their own centre than to the next one (a silhouette of the whole by cosine, in
         [-1, 1]); None for a single item, or where there is no other category.
     nearest_known : tuple of Neighbour
         The most similar known classes, the nearest first; itself left out.
@@ -76,7 +72,10 @@ class Category:
 
 
 def describe_categories(
-    collection: Collection, features: NDArray[np.floating], assignments: pa.Table
+    collection: Collection,
+    features: NDArray[np.floating],
+    assignments: pa.Table,
+    y: NDArray[np.int64] | None = None,
 ) -> list[Category]:
     """Describe every class and category that some item was assigned to, by code.
 
@@ -88,79 +87,75 @@ def describe_categories(
         Features of the items, in the collection's order.
     assignments : pyarrow.Table
         ``id, label, name, status, confidence``, in any order; items without an assignment are left out.
+    y : ndarray of int64, shape (N,), optional
+        All labels of the source, -1 for none, where the collection knows only those of the fit.
     """
-    assigned, z = assigned_directions(collection, features, assignments)
-    return describe(collection, assigned, geometry(z, assigned))
+    assigned, figures = assigned_figures(collection, features, assignments, y)
+    return [_category(figures, int(code)) for code in assigned.labels]
 
 
-def assigned_directions(
-    collection: Collection, features: NDArray[np.floating], assignments: pa.Table
-) -> tuple[Assigned, NDArray[np.float32]]:
-    """The M items that have an assignment, and their directions (M, D); refuses what can't be described."""
-    if len(features) != len(collection):
-        raise InputError(f"The report needs features for all {len(collection)} items, but got {len(features)} rows.")
+def _category(figures: ClassFigures, code: int) -> Category:
+    return Category(
+        code=code,
+        name=figures.names[code],
+        status="known" if figures.known[code] else "novel",
+        size=int(figures.sizes[code]),
+        leaning=int(figures.leaning[code]),
+        labelled=int(figures.labelled_items[code]),
+        confidence=float(figures.confidence[code]),
+        coherence=figures.coherence_of(code),
+        nearest_known=figures.nearest(code),
+        terms=figures.terms(code),
+        suggested_name=figures.suggested(code),
+    )
+
+
+def assigned_figures(
+    collection: Collection,
+    features: NDArray[np.floating],
+    assignments: pa.Table,
+    y: NDArray[np.int64] | None = None,
+) -> tuple[Assigned, ClassFigures]:
+    """The M items that have an assignment, and the figures of their classes; refuses what can't be described."""
+    n = len(collection)
+    if len(features) != n:
+        raise InputError(f"The report needs features for all {n} items, but got {len(features)} rows.")
     assigned = align(collection, assignments)
     if not len(assigned.rows):
         raise InputError("No item has an assignment, so there is nothing to report; finish the run first.")
-    return assigned, directions(np.asarray(features)[assigned.rows])
+    y = collection.y if y is None else y
+    # Items without an assignment are, like junk, in no class; their features and labels count all the same.
+    code, status = np.zeros(n, dtype=np.int64), np.full(n, JUNK, dtype=np.uint8)
+    confidence, given = np.zeros(n, dtype=np.float32), np.zeros(n, dtype=np.bool_)
+    rows = assigned.rows
+    code[rows], status[rows] = assigned.labels[assigned.category], assigned.status
+    confidence[rows], given[rows] = assigned.confidence, assigned.given
+    known = np.zeros(int(assigned.labels.max()) + 1, dtype=np.bool_)
+    known[assigned.labels] = assigned.kinds == KNOWN
+    figures = ClassFigures(whitened_features(features, y), y)
+    names = dict(zip(assigned.labels.tolist(), assigned.names, strict=True))
+    figures.describe(columns_of(code, status, confidence, given, figures.labelled), names, known)
+    if collection.items.kind == "text":
+        figures.set_vocabulary(*vocabulary(collection.items, code, status != JUNK))
+    return assigned, figures
 
 
-def describe(collection: Collection, assigned: Assigned, shape: Geometry) -> list[Category]:
-    """As `describe_categories`, of items that are brought into order already."""
-    n, members = len(assigned.labels), assigned.members
-    sure = members >= 0
-    sizes = np.bincount(members[sure], minlength=n)
-    leaning = np.bincount(assigned.category[~sure], minlength=n)
-    of_sure = np.bincount(members[sure], weights=assigned.confidence[sure], minlength=n)
-    of_unsure = np.bincount(assigned.category[~sure], weights=assigned.confidence[~sure], minlength=n)
-    confidence = np.where(sizes > 0, of_sure / np.maximum(sizes, 1), of_unsure / np.maximum(leaning, 1))
-    labelled = np.bincount(assigned.category[collection.labelled[assigned.rows]], minlength=n)
-    terms = _terms(collection, assigned)
-    found = []
-    for c, near in enumerate(nearest_known(assigned, shape.similarity)):
-        code, novel = int(assigned.labels[c]), bool(assigned.kinds[c] == NOVEL)
-        nearest = tuple(Neighbour(int(assigned.labels[other]), assigned.names[other], cosine) for other, cosine in near)
-        found.append(
-            Category(
-                code=code,
-                name=assigned.names[c],
-                status="novel" if novel else "known",
-                size=int(sizes[c]),
-                leaning=int(leaning[c]),
-                labelled=int(labelled[c]),
-                confidence=float(confidence[c]),
-                coherence=None if np.isnan(shape.coherence[c]) else float(shape.coherence[c]),
-                nearest_known=nearest,
-                terms=terms[c],
-                suggested_name=suggested_name(terms[c], nearest) if novel else "",
-            )
-        )
-    return found
+def vocabulary(
+    texts: Items, code: NDArray[np.int64], is_in_class: NDArray[np.bool_]
+) -> tuple[Vocabulary, NDArray[np.int64]]:
+    """Words of texts and the rows that were read: of many a sample that keeps the tail of the classes (N,), no junk."""
+    inside = np.flatnonzero(is_in_class)
+    rows = inside[tail_sample(np.unique(code[inside], return_inverse=True)[1].astype(np.int64), TEXTS)]
+    return Vocabulary([str(text) for text in texts.take(rows)]), rows
 
 
-def suggested_names(collection: Collection, features: NDArray[np.floating], assignments: pa.Table) -> dict[int, str]:
+def suggested_names(
+    collection: Collection,
+    features: NDArray[np.floating],
+    assignments: pa.Table,
+    y: NDArray[np.int64] | None = None,
+) -> dict[int, str]:
     """A name to start from for each novel category that has one, by code: as `describe_categories` finds them."""
-    assigned, z = assigned_directions(collection, features, assignments)
-    if not (assigned.kinds == NOVEL).any():
-        return {}
-    near, terms, found = nearest_known(assigned, similarity(z, assigned)), _terms(collection, assigned), {}
-    for c in np.flatnonzero(assigned.kinds == NOVEL).tolist():
-        nearest = tuple(Neighbour(int(assigned.labels[o]), assigned.names[o], cosine) for o, cosine in near[c])
-        found[int(assigned.labels[c])] = suggested_name(terms[c], nearest)
+    assigned, figures = assigned_figures(collection, features, assignments, y)
+    found = {int(code): figures.suggested(int(code)) for code in assigned.labels[assigned.kinds != KNOWN]}
     return {code: name for code, name in found.items() if name}
-
-
-def suggested_name(terms: tuple[str, ...], nearest: tuple[Neighbour, ...]) -> str:
-    """A name to start from: the first terms where there are texts, else the nearest known classes."""
-    if terms:
-        return " · ".join(terms[:3])
-    return "near " + ", ".join(other.name for other in nearest[:2]) if nearest else ""
-
-
-def _terms(collection: Collection, assigned: Assigned) -> list[tuple[str, ...]]:
-    """The terms of each category, none where the items are no texts."""
-    if collection.items.kind != "text":
-        return [()] * len(assigned.labels)
-    rows = tail_sample(assigned.category, TEXTS)
-    texts = [str(text) for text in collection.items.take(assigned.rows[rows])]
-    return [tuple(terms) for terms in top_terms(texts, assigned.core[rows], len(assigned.labels))]

@@ -20,7 +20,7 @@ TEXT_BYTES = 4_000_000
 ID_BYTES = 2_000_000
 MORE_PICTURES = 4000  # of items that are no examples, while there is room
 LONG_TEXT, SHORT_TEXT, SHORTEST = 280, 140, 16  # characters of an example, of any item, and the least
-GIVEN, LABELLED = 1, 2  # flags of an item, as the server of a review sends them
+GIVEN, LABELLED, FAR = 1, 2, 8  # flags of an item, as the server of a review sends them; FAR is the file's alone
 TINY = 24  # pixels: pictures of this side or less are enlarged pixel by pixel
 
 
@@ -29,7 +29,7 @@ def item_columns(
     assigned: Assigned,
     groups: list[dict[str, list[int]]],
     closeness: NDArray[np.float32],
-    given: NDArray[np.bool_],
+    is_far: NDArray[np.bool_],
     places: NDArray[np.float32],
     pictures: Pictures | None,
 ) -> dict[str, Any]:
@@ -45,8 +45,8 @@ def item_columns(
         Positions of items that are shown whatever is left out, see `ltgcd.report.cards.make_cards`.
     closeness : ndarray of float32, shape (M,)
         Cosine of each item to the centre of its category.
-    given : ndarray of bool, shape (M,)
-        Items that a person has confirmed or moved.
+    is_far : ndarray of bool, shape (M,)
+        Items that look different from those that people gave their class.
     places : ndarray of float32, shape (M, 2)
         On the map.
     pictures : callable or None
@@ -59,7 +59,7 @@ def item_columns(
     scale = 65535 / max(float((high - low).max()), 1e-9)
     plane = np.round((places[chosen] - (low + high) / 2) * scale + 32767.5).clip(0, 65535).astype("<u2")
     rows = assigned.rows[chosen]
-    flags = given[chosen] * GIVEN + collection.labelled[rows] * LABELLED
+    flags = assigned.given[chosen] * GIVEN + collection.labelled[rows] * LABELLED + is_far[chosen] * FAR
     columns = {
         "x": _packed(plane[:, 0]),
         "y": _packed(plane[:, 1]),

@@ -1,95 +1,52 @@
-"""How items lie to one another and to the centres of their categories: arrays in, arrays out."""
+"""The two spaces that items are seen in: directions for the map, whitened rows for who is like whom."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
-from ltgcd.data.collection import UNLABELLED
-from ltgcd.graph.whitening import class_means, normalise
-from ltgcd.report.assigned import KNOWN, Assigned
+from ltgcd.data.order import row_keys
+from ltgcd.graph.whitening import fit_whitening, normalise
 
 ROWS = 4096  # rows of a block
-NEAREST = 3  # known classes beside a category
+DIMENSIONS = 128  # of the whitened features
+FITTED = 20_000  # rows that the whitening is fitted on
 
 
 def directions(features: NDArray[np.floating]) -> NDArray[np.float32]:
     """Features (M, D) seen from their mean, at unit length: embeddings often share a large part that says nothing."""
     x = np.asarray(features, dtype=np.float32)
-    if not np.isfinite(x).all():
-        raise InputError("The features hold NaN or infinite values; embed these items again.")
+    _check_finite(x)
     return normalise(x - x.mean(axis=0, dtype=np.float64).astype(np.float32))
 
 
-@dataclass(frozen=True, eq=False)
-class Geometry:
-    """How items lie to the categories' centres.
+def whitened_features(x: NDArray[np.floating], y: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Features (N, D), maybe a map of a file, as whitened rows (N, d) of unit length; labels y (N,) are -1 for none.
 
-    Attributes
-    ----------
-    closeness : ndarray of float32, shape (M,)
-        Cosine of each item to the centre of its category, the item itself left out of the centre.
-    coherence : ndarray of float64, shape (C,)
-        Mean simplified silhouette of the core items, in [-1, 1]; NaN for fewer than two, or without another category.
-    similarity : ndarray of float32, shape (C, C)
-        Cosines of the centres.
+    The report, the page of a review, the proposed names and `categories_` all measure likeness here, so that they name
+    the same classes. Of too many rows a sample is fitted, labelled ones first; for the same reason the rows themselves
+    tell which, and not where they stand.
     """
-
-    closeness: NDArray[np.float32]
-    coherence: NDArray[np.float64]
-    similarity: NDArray[np.float32]
-
-
-def geometry(z: NDArray[np.float32], assigned: Assigned) -> Geometry:
-    """Lay the items (M, D) against the centres of the categories.
-
-    The silhouette of an item is s = (b − a) / max(a, b), with a and b its cosine distances to the centre of its own
-    category and to the nearest other one.
-    """
-    members, n = assigned.core, len(assigned.labels)
-    means, counts = class_means(z, members, n)
-    sums, centres = means * counts[:, None], normalise(means)
-    inside, own = members != UNLABELLED, assigned.category
-    dot = np.einsum("nd,nd->n", z, sums[own])
-    length = np.einsum("nd,nd->n", z, z)
-    squared = np.einsum("cd,cd->c", sums, sums)[own]
-    # A member is taken out of the sum that its own centre is made of: |S − z|² = |S|² − 2 z·S + |z|².
-    rest = np.where(inside, squared - 2 * dot + length, squared)
-    closeness = np.where(inside, dot - length, dot) / np.sqrt(np.maximum(rest, 1e-12))
-    closeness = np.clip(closeness, -1, 1).astype(np.float32)
-    other = np.full(len(z), -1.0, dtype=np.float32)
-    filled = counts > 0
-    for start in range(0, len(z), ROWS):
-        cosines = z[start : start + ROWS] @ centres.T
-        cosines[:, ~filled] = -1.0
-        cosines[np.arange(len(cosines)), own[start : start + ROWS]] = -1.0
-        other[start : start + ROWS] = cosines.max(axis=1)
-    a, b = 1.0 - closeness, 1.0 - other
-    silhouette = (b - a) / np.maximum(np.maximum(a, b), 1e-12)
-    total = np.bincount(own[inside], weights=silhouette[inside], minlength=n)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        coherence = np.where((counts > 1) & (filled.sum() > 1), total / counts, np.nan)
-    return Geometry(closeness, coherence, centres @ centres.T)
+    rows = np.arange(len(x)) if len(x) <= FITTED else _sample(x, y)
+    for start in range(0, len(x), ROWS):
+        _check_finite(x[start : start + ROWS])
+    whitening = fit_whitening(x[rows], y[rows], int(y.max(initial=-1)) + 1, DIMENSIONS)
+    z = np.empty((len(x), whitening.matrix.shape[1]), dtype=np.float32)
+    for start in range(0, len(x), ROWS):
+        z[start : start + ROWS] = whitening.transform(x[start : start + ROWS])
+    return z
 
 
-def similarity(z: NDArray[np.float32], assigned: Assigned) -> NDArray[np.float32]:
-    """Cosines (C, C) of the centres alone, as `geometry` has them."""
-    centres = normalise(class_means(z, assigned.core, len(assigned.labels))[0])
-    return np.asarray(centres @ centres.T)
+def _sample(x: NDArray[np.floating], y: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows that the whitening is fitted on, in an order as good as random that their content gives."""
+    keys = np.concatenate([row_keys(x[start : start + ROWS]) for start in range(0, len(x), ROWS)])
+    shuffled = np.lexsort((y, keys[:, 1], keys[:, 0]))
+    rows = shuffled[np.argsort(y[shuffled] < 0, kind="stable")][: FITTED // 2]
+    rest = shuffled[~np.isin(shuffled, rows)][: FITTED - len(rows)]
+    return np.concatenate([rows, rest])
 
 
-def nearest_known(assigned: Assigned, cosines_of_centres: NDArray[np.float32]) -> list[list[tuple[int, float]]]:
-    """The `NEAREST` known classes of each category, itself excluded, with the cosine of the centres."""
-    core = assigned.core
-    sizes = np.bincount(core[core >= 0], minlength=len(assigned.labels))
-    eligible = np.flatnonzero((assigned.kinds == KNOWN) & (sizes > 0))
-    cosines = cosines_of_centres[:, eligible].copy()
-    cosines[eligible, np.arange(len(eligible))] = -2.0  # not itself
-    best = np.argsort(-cosines, axis=1, kind="stable")[:, :NEAREST]
-    return [
-        [(int(eligible[j]), round(float(row[j]), 3)) for j in columns if row[j] > -2.0] if size else []
-        for row, columns, size in zip(cosines, best, sizes, strict=True)
-    ]
+def _check_finite(x: NDArray[np.floating]) -> None:
+    if not np.isfinite(x).all():
+        raise InputError("The features hold NaN or infinite values; embed these items again.")

@@ -22,16 +22,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection, imbalance_factor
 from ltgcd.report.assigned import STATUSES, Assigned
 from ltgcd.report.cards import make_cards
-from ltgcd.report.categories import assigned_directions, describe
+from ltgcd.report.categories import assigned_figures
 from ltgcd.report.columns import item_columns
-from ltgcd.report.geometry import geometry
 from ltgcd.report.layout import Places
 from ltgcd.report.pictures import Pictures, collection_pictures
 from ltgcd.report.sentences import (
@@ -82,6 +80,8 @@ class Report:
         Seed of the discovery.
     title : str
         Name of the report.
+    y : ndarray of int64, shape (N,), or None
+        All labels of the source, -1 for none, where the collection knows only those of the fit.
     """
 
     collection: Collection
@@ -95,20 +95,18 @@ class Report:
     pictures: Pictures | None = None
     seed: int | None = None
     title: str = "ltgcd"
+    y: NDArray[np.int64] | None = None
 
 
 def report_html(report: Report, progress: Callable[[str], None] = lambda _stage: None) -> str:
     """The page as text; `progress` is called with the name of each stage as it starts."""
     collection, n = report.collection, len(report.collection)
     progress("looking at the categories")
-    assigned, z = assigned_directions(collection, report.features, report.assignments)
+    assigned, figures = assigned_figures(collection, report.features, report.assignments, report.y)
     if np.shape(report.places.xy) != (n, 2):
         raise InputError(f"Places on the map must have the shape ({n}, 2), not {np.shape(report.places.xy)}.")
-    shape = geometry(z, assigned)
-    given = given_items(report, assigned)
-    cards, shown = make_cards(
-        assigned, describe(collection, assigned, shape), shape.closeness, given, collection.labelled[assigned.rows]
-    )
+    closeness, is_far = figures.closeness()[assigned.rows], figures.is_far[assigned.rows]
+    cards, shown = make_cards(assigned, figures, closeness)
     progress("writing the page")
     places = np.asarray(report.places.xy, dtype=np.float32)[assigned.rows]
     pictures = report.pictures or collection_pictures(collection)
@@ -116,20 +114,9 @@ def report_html(report: Report, progress: Callable[[str], None] = lambda _stage:
         "meta": page_facts(report, assigned),
         "k": k_curve(report.k_estimate),
         "categories": cards,
-        **item_columns(collection, assigned, shown, shape.closeness, given, places, pictures),
+        **item_columns(collection, assigned, shown, closeness, is_far, places, pictures),
     }
     return render(data)
-
-
-def given_items(report: Report, assigned: Assigned) -> NDArray[np.bool_]:
-    """Which of the M assigned items a person has confirmed or moved, shape (M,)."""
-    table = report.assignments
-    if "given" not in table.column_names:
-        return np.zeros(len(assigned.rows), dtype=np.bool_)
-    said = table.filter(table.column("given")).column("id").combine_chunks()
-    return np.asarray(
-        pc.is_in(report.collection.ids.take(pa.array(assigned.rows)), said).to_numpy(zero_copy_only=False)
-    )
 
 
 def render(data: dict[str, Any]) -> str:

@@ -9,14 +9,6 @@ from sklearn.feature_extraction.text import CountVectorizer
 COMMON = 0.04  # share of the texts, all in other categories, that makes a word too general for a name
 
 
-def top_terms(texts: list[str], members: NDArray[np.int64], n: int, k: int = 5) -> list[list[str]]:
-    """Words and pairs of words that tell each of `n` categories from the rest; members (N,) are -1 for no category."""
-    vocabulary = Vocabulary(texts)
-    order = np.argsort(members, kind="stable")
-    at = np.searchsorted(members[order], np.arange(n + 1))
-    return [vocabulary.terms(order[at[c] : at[c + 1]], k) for c in range(n)]
-
-
 class Vocabulary:
     """The words of some texts, counted once: terms of any part of them follow without reading the others again."""
 

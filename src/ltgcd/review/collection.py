@@ -114,6 +114,7 @@ def _collection(held: FittedCollection, done: Refined, y: NDArray[np.int64]) -> 
         next_number=classes.next_number,
         calibrations=found.calibrations,
         appended=0,
+        source=None,
     )
 
 

@@ -150,14 +150,6 @@ class EventLog:
             )
         return str(found[0]) if found else None
 
-    def events(self, base: int = 0) -> list[Event]:
-        """The events of a base that count, in order."""
-        return [kept.event for step in self.steps(base) if step.active for kept in step.events]
-
-    def steps(self, base: int = 0) -> list[Step]:
-        """All actions of a base, those that were taken back included."""
-        return replayed(self.kept(base))[0]
-
     def kept(self, base: int | None = None, after: int = 0) -> list[Kept]:
         """Every row of the log, or of one base, behind the event `after`."""
         if not self.path.is_file():

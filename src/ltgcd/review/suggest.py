@@ -1,4 +1,4 @@
-"""What to look at and what to try next: the queue, merges, a split, more of a kind, neighbours, an audit.
+"""What to look at and what to try next: rows in order, odd ones, merges, splits, more of a kind, neighbours, an audit.
 
 Arrays in, arrays out; nothing here knows a run, a page or a name. Rows are whitened features of unit length (N, d), so
 that a cosine is a product. Work is done in blocks, and the only tables are of classes by classes.
@@ -14,16 +14,13 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ltgcd.common.numerics import softmax
+from ltgcd.data.order import row_keys
+from ltgcd.graph.class_shapes import Shapes
 from ltgcd.graph.kmeans import cluster
-from ltgcd.graph.whitening import Whitening, fit_whitening, normalise
-from ltgcd.review.class_shapes import ROWS, Shapes
+from ltgcd.graph.whitening import normalise
 
-DIMENSIONS = 128  # of the whitened features
-FITTED = 20_000  # rows that the whitening is fitted on
-NAMELESS = 0.5  # doubt in a category that nobody has looked at: whatever is said of it is news
-LEANING = 0.25  # what an unsure item counts beside a sure one: it has to be looked at by itself
-LEAST_DOUBT = 0.02  # in a class with something open
-ENOUGH = 5.0  # items from which a class is worth a look like any other
+ODD = 240  # odd ones that are shown: four screens
+ODD_AMONG = 20_000  # items that they are looked for among
 MUTUAL = 5  # nearest classes among which a partner is looked for
 CLUSTERED = 2000  # rows of a class that a split is found on
 CANDIDATES = 4000  # most alike items that are weighed when a class grows
@@ -34,78 +31,7 @@ Z95 = 1.959964  # normal quantile of a 95 % interval
 Order = Literal["doubtful", "centre"]
 
 
-# ---------------------------------------------------------------- the space that likeness is measured in
-
-
-def whitening_of(x: NDArray[np.floating], y: NDArray[np.int64], n_classes: int, random_state: int = 0) -> Whitening:
-    """Whitening of features (N, D) by labels y (N,), -1 for none; of too many rows by a sample, labelled ones first."""
-    shuffled = np.random.RandomState(random_state).permutation(len(x))
-    rows = np.sort(shuffled[np.argsort(y[shuffled] < 0, kind="stable")][: FITTED // 2])
-    rest = shuffled[~np.isin(shuffled, rows)][: FITTED - len(rows)]
-    rows = np.sort(np.concatenate([rows, rest]))
-    return fit_whitening(x[rows], y[rows], n_classes, DIMENSIONS)
-
-
-def whitened(x: NDArray[np.floating], whitening: Whitening) -> NDArray[np.float32]:
-    """Whitened rows (N, d) of unit length, block by block: the features may be a map of a file."""
-    z = np.empty((len(x), whitening.matrix.shape[1]), dtype=np.float32)
-    for start in range(0, len(x), ROWS):
-        z[start : start + ROWS] = whitening.transform(x[start : start + ROWS])
-    return z
-
-
-# ---------------------------------------------------------------- the queue
-
-
-class Queue(NamedTuple):
-    """What an action on each class is expected to gain (K,), and what the doubt in it is made of, each in [0, 1]."""
-
-    gain: NDArray[np.float64]
-    doubt: NDArray[np.float64]
-    wrong: NDArray[np.float64]
-    contaminated: NDArray[np.float64]
-    nameless: NDArray[np.bool_]
-
-
-def queue(
-    open_items: NDArray[np.int64],
-    open_confidence: NDArray[np.float64],
-    leaning: NDArray[np.int64],
-    contaminated: NDArray[np.float64],
-    nameless: NDArray[np.bool_],
-    within: NDArray[np.float64],
-) -> Queue:
-    """Order classes by what a person's look at them is expected to gain, in classes and not in items.
-
-    The gain is doubt times spread: where items are unlike each other and the fit is not sure of them, there is more
-    than one class. A large class is worth no more than a small one, for the tail is what is looked for.
-
-    Parameters
-    ----------
-    open_items : ndarray of int64, shape (K,)
-        Sure items of each class that no person has confirmed or labelled.
-    open_confidence : ndarray, shape (K,)
-        Their mean confidence.
-    leaning : ndarray of int64, shape (K,)
-        Unsure items that lean to the class.
-    contaminated : ndarray, shape (K,)
-        Share of the assigned items that do not look like the given ones.
-    nameless : ndarray of bool, shape (K,)
-        Categories that nobody has named and nobody has confirmed an item of.
-    within : ndarray, shape (K,)
-        Mean cosine of two items of the class.
-
-    Returns
-    -------
-    Queue
-        The doubt is the chance that at least one of three holds: an item is wrong, it is foreign to the given ones,
-        or nobody knows what it is.
-    """
-    wrong = np.where(open_items > 0, 1.0 - open_confidence, 0.0)
-    doubt = 1 - (1 - wrong) * (1 - contaminated) * (1 - NAMELESS * nameless)
-    n = open_items + LEANING * leaning
-    gain = np.maximum(doubt, LEAST_DOUBT) * (1 - within) * n / (n + ENOUGH)
-    return Queue(gain, doubt, wrong, contaminated, nameless)
+# ---------------------------------------------------------------- rows
 
 
 def in_order(
@@ -132,6 +58,36 @@ def in_order(
     return rows[np.lexsort((rows, cosine, -np.asarray(doubt), given))]
 
 
+def odd_ones(z: NDArray[np.float32], shapes: Shapes, is_open: NDArray[np.bool_], n: int = ODD) -> NDArray[np.int64]:
+    """Up to n items that are unlike every class and unlike each other, the oddest first.
+
+    What has no category of its own yet shows among them: rare classes that were taken for a part of another one are the
+    larger part of what is wrong under a long tail. Each next item is the one whose most alike class, or odd one so far,
+    is the least alike (farthest-first traversal, Gonzalez 1985).
+
+    Parameters
+    ----------
+    z : ndarray of float32, shape (N, d)
+        Rows of unit length.
+    shapes : Shapes
+        Of the classes that are there.
+    is_open : ndarray of bool, shape (N,)
+        Items that nobody has said anything about; of more than `ODD_AMONG` a sample is looked at, which their content
+        draws: the order of the rows has no say.
+    """
+    rows = np.flatnonzero(is_open).astype(np.int64)
+    if len(rows) > ODD_AMONG:
+        rows = np.sort(rows[np.argsort(row_keys(z[rows])[:, 0], kind="stable")[:ODD_AMONG]])
+    x, centres = z[rows], shapes.centres[shapes.counts > 0]
+    closest = (x @ centres.T).max(axis=1) if len(centres) else np.full(len(x), -1, dtype=np.float32)
+    chosen = np.empty(min(n, len(rows)), dtype=np.int64)
+    for at in range(len(chosen)):
+        chosen[at] = closest.argmin()
+        closest = np.maximum(closest, x @ x[chosen[at]])
+        closest[chosen[at]] = np.inf
+    return rows[chosen]
+
+
 # ---------------------------------------------------------------- merges
 
 
@@ -156,7 +112,7 @@ def merge_proposals(
     Parameters
     ----------
     similarity : ndarray of float32, shape (K, K)
-        See `ltgcd.review.class_shapes.class_similarity`.
+        See `ltgcd.graph.class_shapes.class_similarity`.
     sizes : ndarray of int64, shape (K,)
         Items of each class; empty ones have no partner.
     apart : ndarray of bool, shape (K,)

@@ -1,7 +1,8 @@
 """`Run`: a run directory, from a free folder to a reviewed and updated run.
 
-It is told in three files: the folder (`run.folder`), what is fitted (`run.fitted`), and here the items, the page,
-updates and the review. No other code knows its lock or its versions; the names of its files are in `run.paths`.
+It is told in three files, each a class that the next one builds on: the folder and its lock (`run.folder`), what is
+fitted, with the table of labels (`run.fitted`), and here the items, the page, updates and the review. The names of its
+files are in `run.paths`.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
 from ltgcd.data.items import Items, Kind, Vectors
+from ltgcd.discovery.duration import Forecast, busyness, discovery_seconds
 from ltgcd.discovery.memory import check_memory
 from ltgcd.discovery.task import DiscoveryConfig, check_class_number, configure
 from ltgcd.engine.ray_cluster import check_cluster
@@ -136,11 +137,15 @@ def discover_source(
         if run.finished:
             more = " and has been reviewed; 'ltgcd refine' fits it again" if run.states() else ""
             notify(f"{run} is finished{more}: its labels stay as they are")
+        takes = None if run.finished else discovery_seconds(len(collection), config)
+        forecast = Forecast(None if takes is None else takes * busyness(), config)
         if isinstance(collection.items, Vectors):
             embedded, items, skipped = source, _shown(store, source), 0
         else:
-            embedded, store, items, skipped = _embedded(source, run, embedding, notify)
+            embedded, store, items, skipped = _embedded(source, run, embedding, notify, forecast)
             _check_memory(embedded, k, max_memory, notify)
+        if sentence := forecast.of_the_rest():
+            notify(sentence)
         texts = items.items if items is not None and items.items.kind == "text" else None
         finished = train_run(
             embedded, folder, config, store=store, weights=embedding.weights, notify=notify, command=None, texts=texts
@@ -227,7 +232,7 @@ def _configured(
 
 
 def _embedded(
-    source: Source, run: Run, embedding: Embedding, notify: Notify
+    source: Source, run: Run, embedding: Embedding, notify: Notify, forecast: Forecast
 ) -> tuple[Source, FeatureStore, Collection, int]:
     """Vectors of the images or texts that can be read, their cache, these items themselves, and how many can't."""
     collection = source.collection
@@ -236,6 +241,9 @@ def _embedded(
     name, size = embedding.model(kind)
     backbone = load_backbone(name, image_size=size, weights=embedding.weights)
     engine = embedding.engine if kind == "image" else "auto"
+    is_timed = embedding.workers is None and embedding.cluster is None
+    if not is_timed and (sentence := forecast.of_the_rest()):
+        notify(f"after that, {sentence}")
     done = embed(
         source,
         backbone,
@@ -245,6 +253,7 @@ def _embedded(
         workers=embedding.workers,
         cluster=embedding.cluster,
         notify=notify,
+        foretell=forecast.of_the_whole,
     )
     if done.skipped:
         notify(f"{len(done.skipped)} {kind}s could not be read and are left out; see {done.skipped_file}")

@@ -159,6 +159,10 @@ class FittedRun(RunFolder):
         """What is noted beside the assignments, as the file holds it; empty before they are there."""
         if not self.finished:
             return {}
+        return self.note_of(self.files.assignments)
+
+    def note_of(self, path: Path) -> dict[str, Any]:
+        """What is noted beside a table of the run, which is not read itself."""
         # As the table itself is read: Arrow keeps a second copy of the note, which no checksum covers.
-        noted = parquet_file(self.contents.held(self.files.assignments)).metadata.metadata
+        noted = parquet_file(self.contents.held(path)).metadata.metadata
         return read_metadata(pa.schema([], metadata=noted))

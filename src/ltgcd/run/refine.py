@@ -78,7 +78,7 @@ class Proposal:
             self._later = []
         with run.lock("ltgcd refine"):
             held = RunReview.open(run)
-            if (held.base, held.version) != (self._held.base, self._held.version):
+            if held.version != self._held.version or not self._held.is_about(run.written_note()):
                 raise StaleError(f"{run} was changed while it was fitted again; run 'ltgcd refine' once more.")
             fit = max([0, *run.fits()]) + 1
             names = dict(_class_pairs(self.refined.table))
@@ -167,10 +167,16 @@ def refine_run(
     return Proposal(run, held, later, model, refined, x, time.perf_counter() - started)
 
 
-def undo_refine(run: Run, notify: Notify = silent) -> dict[str, Any]:
-    """Bring back what was before the last ``refine``, with everything that had been said until then."""
+def undo_refine(run: Run, notify: Notify = silent, *, base: int | None = None) -> dict[str, Any]:
+    """Bring back what was before the last ``refine``, with everything that had been said until then.
+
+    `base` is the one that the caller has seen: no other is taken back.
+    """
     with run.lock("ltgcd refine"):
-        by = run.written_note().get("by")
+        note = run.written_note()
+        if base is not None and int(note.get("base", 0)) != base:
+            raise StaleError(f"{run} was fitted again or updated meanwhile; look again.")
+        by = note.get("by")
         if by != BY_REFINE:
             why = "items were added since by 'ltgcd update'" if by else "it was not refined"
             raise InputError(f"There is no refine of {run} to take back: {why}.")

@@ -23,7 +23,7 @@ from ltgcd.report.page import Report, report_html
 from ltgcd.report.pictures import pictures_of_vectors
 from ltgcd.run.directory import Run
 from ltgcd.run.items import in_order
-from ltgcd.run.suggested import shown_collection
+from ltgcd.run.suggested import shown_collection, source_labels
 
 
 def draw_report(
@@ -69,6 +69,7 @@ def draw_report(
             pictures=pictures_of_vectors(x) if items is None else None,
             seed=run.seed,
             title=title or run.folder.resolve().name,
+            y=source_labels(run, table.column("id").combine_chunks()),
         ),
         progress,
     )

@@ -13,14 +13,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from ltgcd.common.checksums import write_table
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata, with_metadata
-from ltgcd.discovery.classes import NOTE, classes_of
+from ltgcd.discovery.classes import NOTE, Classes, classes_of
 from ltgcd.review.log import EventLog, Kept, StaleError, Step, replayed
 from ltgcd.review.state import Event, Review, begin, replay, said
 from ltgcd.run.labels import LABEL_CODES, codes_of_labels
@@ -100,6 +100,14 @@ def _last(log: EventLog, version: int) -> dict[str, Any]:
     return {"events": version, LAST_EVENT: log.digest(version)}
 
 
+class Earlier(NamedTuple):
+    """A base that was reviewed before: what ended it (`BY_REFINE` or ``update``), its classes, and its actions."""
+
+    ended_by: str
+    classes: Classes
+    steps: list[Step]
+
+
 class RunReview:
     """The review of a run, in memory: say something, take it back, and write it to the assignments.
 
@@ -129,6 +137,7 @@ class RunReview:
         written = self.run.written_assignments()
         self.base = int(read_metadata(written.schema).get("base", 0))
         self.applied = int(read_metadata(written.schema).get("events", 0))
+        self._updates = read_metadata(written.schema).get("updates")
         check_log(self.run, read_metadata(written.schema))
         self.version = self.log.version()
         self._kept = self.log.kept(self.base)
@@ -142,6 +151,13 @@ class RunReview:
         self.review = replay(self._begin, self.events())
         self._remember()
 
+    def is_about(self, note: dict[str, Any]) -> bool:
+        """Whether assignments with this note are those that this review has read, but for what was said of them.
+
+        An update of a run that nobody has reviewed begins no base: its number tells that there are more items.
+        """
+        return int(note.get("base", 0)) == self.base and note.get("updates") == self._updates
+
     # ------------------------------------------------------------ what was said
 
     def steps(self) -> list[Step]:
@@ -151,6 +167,18 @@ class RunReview:
     def events(self) -> list[Event]:
         """The events that count, in order."""
         return [one.event for step in self._steps if step.active for one in step.events]
+
+    @property
+    def made_by(self) -> str:
+        """How this base came about: `BY_REFINE`, ``update``, or nothing for the first."""
+        return str(read_metadata(self._begin.base.schema).get("by", ""))
+
+    def earlier(self) -> Iterator[Earlier]:
+        """What was said before this base came about, base by base, the last first."""
+        note = read_metadata(self._begin.base.schema)
+        while (before := note.get("before")) is not None and before in self.run.states():
+            ended_by, note = str(note.get("by", "")), self.run.note_of(self.run.state_file(before))
+            yield Earlier(ended_by, classes_of(note, ()), replayed(self.log.kept(before))[0])
 
     @property
     def can_undo(self) -> int:
@@ -256,8 +284,7 @@ class RunReview:
             try:
                 with self.run.lock(what, sweeps=applies):
                     self.run.check_writable()  # what is kept counts: it must not be told afterwards that it does not
-                    note = self.run.written_note()
-                    if int(note.get("base", 0)) != self.base:
+                    if not self.is_about(self.run.written_note()):
                         raise StaleError("The run was fitted again or updated meanwhile; look again.")
                     if self._first is not None:
                         made = self._encoded
@@ -288,12 +315,15 @@ class RunReview:
             self.run.write_state(self.base, self._first)
             self._first = None
 
-    def apply(self) -> pa.Table:
+    def apply(self, *, seen: bool = False) -> pa.Table:
         """Write the labels as they are now to the assignments, for who has the lock of the run; these are returned.
 
         Between what was said and this, another process may have said more, or begun another base with it: an update.
+        That is applied, too, unless people look at this review: with `seen` nothing is written that they don't see.
         """
-        if int(self.run.written_note().get("base", 0)) != self.base or self.log.version() != self.version:
+        if not self.is_about(self.run.written_note()) or self.log.version() != self.version:
+            if seen:
+                raise StaleError(f"{self.run} was changed meanwhile; look again.")
             self.refresh()
         if self.is_written:
             return self.run.written_assignments()

@@ -80,7 +80,7 @@ def save_fitted(
         run.write_features(collection.ids, held.x)
         if held.estimate is not None:
             run.write_estimate(described_estimate(held.estimate, collection.ids, held.n_old))
-        table = with_suggestions(held.table(ids), held.collection(ids=ids), held.x)
+        table = with_suggestions(held.table(ids), held.collection(ids=ids), held.x, held.given)
         note = {**read_metadata(table.schema), LABEL_CODES: known.tolist()}
         run.write_assignments(with_metadata(table, note))
     return run.folder
@@ -145,6 +145,7 @@ def load_fitted(folder: Path | str, weights: Path | str | None = None) -> Loaded
         next_number=model.classes.next_number,
         calibrations=model.calibrations,
         appended=appended_classes(note, run.estimate()),
+        source=labels.y[at],
     )
     parameters = {
         "unlabelled": None,

@@ -14,38 +14,49 @@ from ltgcd.run.directory import Run
 
 
 def with_suggestions(
-    table: pa.Table, collection: Collection, x: NDArray[np.floating], *, keep: bool = False
+    table: pa.Table, collection: Collection, x: NDArray[np.floating], y: NDArray[np.int64]
 ) -> pa.Table:
     """Assignments of a collection with features x (N, D), with a proposed name for every novel category.
 
-    With `keep`, a category that has one already keeps it.
+    `y` (N,) are all labels of the source, -1 for none: likeness is measured by them, see
+    `ltgcd.report.geometry.whitened_features`.
     """
     from ltgcd.report.categories import suggested_names  # noqa: PLC0415 - scikit-learn takes a second to import
 
-    note = read_metadata(table.schema)
-    held = {int(code): name for code, name in note.get(SUGGESTED, {}).items()} if keep else {}
-    classes = classes_of(note, collection.class_names)
-    return with_suggested(table, classes, {**suggested_names(collection, x, table), **held})
+    classes = classes_of(read_metadata(table.schema), collection.class_names)
+    return with_suggested(table, classes, suggested_names(collection, x, table, y))
 
 
-def with_suggestions_of_run(run: Run, table: pa.Table, x: NDArray[np.floating], *, keep: bool = False) -> pa.Table:
-    """The same of a run that keeps its items; the rows of x are in the order of `table`."""
+def with_suggestions_of_run(
+    run: Run, table: pa.Table, x: NDArray[np.floating], y: NDArray[np.int64] | None = None
+) -> pa.Table:
+    """The same of a run that keeps its items; the rows of x are in the order of `table`.
+
+    `y` are the labels where those of an update are not with the run's own yet.
+    """
     ids, given = table.column("id").combine_chunks(), run.items() if run.kind == "text" else None
     shown: Items = Vectors(x)
     if given is not None:
         shown = given.items.select(positions(ids, given.ids, f"the texts of {run}", "restore them"))
-    # Who is labelled plays no part, and an update's labels are not with those of the run yet.
     names = run.labels().class_names[: read_metadata(table.schema).get("n_old")]
-    return with_suggestions(table, Collection(ids, shown, np.full(len(ids), UNLABELLED), names), x, keep=keep)
+    unlabelled = np.full(len(ids), UNLABELLED)  # classes that the fit did not know have no place among these names
+    y = source_labels(run, ids) if y is None else y
+    return with_suggestions(table, Collection(ids, shown, unlabelled, names), x, y)
+
+
+def source_labels(run: Run, ids: pa.StringArray) -> NDArray[np.int64]:
+    """Labels (N,) that these items came with, as places in ``run.labels().class_names``; -1 for none."""
+    labels = run.labels()
+    return labels.y[positions(ids, labels.ids, f"the labels of {run}", "restore them")]
 
 
 def shown_collection(run: Run, table: pa.Table, x: NDArray[np.floating], items: Items | None = None) -> Collection:
     """The items of assignments with the labels that they came with, as a page shows them."""
     ids, labels = table.column("id").combine_chunks(), run.labels()
     n_old = int(read_metadata(table.schema).get("n_old", len(labels.class_names)))
-    y = labels.y[positions(ids, labels.ids, f"the labels of {run}", "restore them")]
     # A class that was named after training has its number behind the novel ones; the page asks who is labelled only.
-    return Collection(ids, items or Vectors(x), np.minimum(y, n_old - 1), labels.class_names[:n_old])
+    y = np.minimum(source_labels(run, ids), n_old - 1)
+    return Collection(ids, items or Vectors(x), y, labels.class_names[:n_old])
 
 
 def suggestions_agree(table: pa.Table, class_names: tuple[str, ...]) -> bool:

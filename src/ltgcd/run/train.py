@@ -166,7 +166,7 @@ def keep_discovery(
         {"n_old": found.n_old, **calibration_note(found)} if found.fitted else {"n_old": found.n_old},
     )
     shown = collection if texts is None else dataclasses.replace(collection, items=texts)
-    table = with_suggestions(table, shown, x)
+    table = with_suggestions(table, shown, x, collection.y)
     run.write_assignments(table)
     run.clear_checkpoints()
     return table

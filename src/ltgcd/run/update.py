@@ -251,6 +251,8 @@ def _added(
     done = extend(fitted, views, x, people, classes, given, run.seed, leaning)
     number, (larger, codes) = model.updates + 1, _with_appended(model, unheard, done.fitted.k)
     names = (*held.class_names, *names_unheard_of(labels := labels_table(named_source, {}).take(pa.array(rows)), held))
+    # What a table has besides, once it was reviewed or fitted again.
+    more: dict[str, NDArray[Any]] = {"given": np.zeros(len(rows), dtype=np.bool_), "runner_up": codes[done.runner_up]}
     added = table_of(
         ids_new,
         codes[done.labels],
@@ -263,7 +265,7 @@ def _added(
             "model_k": done.fitted.k,
             LABEL_CODES: codes_of_labels(names, note, larger).tolist(),
         },
-        **{name: column for name, column in _more(codes[done.labels]).items() if name in before.column_names},
+        **{name: column for name, column in more.items() if name in before.column_names},
     )
     table = pa.concat_tables([before.replace_schema_metadata(None), added.replace_schema_metadata(None)])
     table = table.replace_schema_metadata(added.schema.metadata).combine_chunks()
@@ -280,17 +282,13 @@ def _added(
     if run.kind != "vector":
         run.add_items(ids_old, named_source.collection.select(rows), number)
     _place(run, ids_old, ids, x, done.labels, k)
-    table = with_suggestions_of_run(run, table, x, keep=True)
+    given_names = names_of(source.collection.y[rows], source.collection.class_names)
+    table = with_suggestions_of_run(run, table, x, np.concatenate([held.y[at], codes_of(given_names, list(names))]))
     if review is not None:
         table = review.next_base(table, {"by": "update"})
     else:
         run.write_assignments(table)
     return table, x
-
-
-def _more(codes: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """What a table has besides once it was reviewed, of new items with these classes (M,)."""
-    return {"given": np.zeros(len(codes), dtype=np.bool_), "runner_up": codes}
 
 
 def _given(collection: Collection, rows: NDArray[np.int64], model: RunModel) -> tuple[NDArray[np.int64], list[str]]:

@@ -22,7 +22,7 @@ from ltgcd.review.log import StaleError
 from ltgcd.server import lookups
 from ltgcd.server.refining import Refining
 from ltgcd.server.security import Access, Guard
-from ltgcd.server.session import Session
+from ltgcd.server.session import Seen, Session
 
 DESCRIBED = 500  # rows of one answer
 LARGEST_PAGE = 5000
@@ -73,10 +73,12 @@ def items(session: Session, _request: Request) -> Response:
 
 
 def rows(session: Session, request: Request) -> Response:
-    """Rows of a class, or of a status, in an order."""
+    """Rows of a class, or of a status, in an order; or the odd ones."""
     asked = request.query_params
     with session.lock:
-        if "status" in asked:
+        if asked.get("status") == "odd":
+            found = lookups.odd_rows(session.described)
+        elif "status" in asked:
             found = lookups.rows_of_status(session.described, asked["status"])
         else:
             order: Any = asked.get("order", "doubtful")
@@ -148,6 +150,11 @@ def history(session: Session, request: Request) -> Response:
     return JSONResponse(session.history(_number(request, "limit", 100, least=1, most=10_000)))
 
 
+def news(session: Session, request: Request) -> Response:
+    """What was done elsewhere since the page has looked; asked every few seconds."""
+    return JSONResponse(session.news(_number(request, "version"), _number(request, "base"), _number(request, "n")))
+
+
 def export(session: Session, _request: Request) -> Response:
     """The labels as a file."""
     headers = {"Content-Disposition": 'attachment; filename="labels.csv"'}
@@ -162,22 +169,22 @@ def act(session: Session, told: dict[str, Any]) -> dict[str, Any]:
     events = told.get("events")
     if not isinstance(events, list) or not events or not all(isinstance(event, dict) for event in events):
         raise InputError("An action needs 'events', a list of edits.")
-    return session.act(events, _version(told), _key(told))
+    return session.act(events, _seen(told), _key(told))
 
 
 def undo(session: Session, told: dict[str, Any]) -> dict[str, Any]:
     """Take back the last action."""
-    return session.undo(_version(told), _key(told))
+    return session.undo(_seen(told), _key(told))
 
 
 def redo(session: Session, told: dict[str, Any]) -> dict[str, Any]:
     """Do again what was taken back last."""
-    return session.redo(_version(told), _key(told))
+    return session.redo(_seen(told), _key(told))
 
 
 def apply(session: Session, told: dict[str, Any]) -> dict[str, Any]:
     """Write the labels into the run."""
-    return session.apply(_version(told))
+    return session.apply(_seen(told))
 
 
 READS: dict[str, Callable[[Session, Request], Response]] = {
@@ -192,6 +199,7 @@ READS: dict[str, Callable[[Session, Request], Response]] = {
     "/search": search,
     "/audit": audit,
     "/history": history,
+    "/news": news,
     "/export": export,
 }
 WRITES: dict[str, Callable[[Session, dict[str, Any]], dict[str, Any]]] = {
@@ -234,9 +242,11 @@ def _refining(refining: Refining) -> Callable[[Request], Any]:
                 return JSONResponse(refining.state())
             told = await _body(request)
             if end is None:
-                return JSONResponse(await run_in_threadpool(refining.begin, _version(told)))
-            ends = {"accept": refining.accept, "discard": refining.discard, "undo": refining.undo}
-            return JSONResponse(await run_in_threadpool(ends[end])) if end in ends else _not_there(request)
+                return JSONResponse(await run_in_threadpool(refining.begin, _seen(told)))
+            if end == "discard":
+                return JSONResponse(await run_in_threadpool(refining.discard))
+            ends = {"accept": refining.accept, "undo": refining.undo}
+            return JSONResponse(await run_in_threadpool(ends[end], _seen(told))) if end in ends else _not_there(request)
         except StaleError as error:
             return JSONResponse({"error": str(error), "version": refining.session.held.version}, 409)
 
@@ -258,11 +268,14 @@ async def _body(request: Request) -> dict[str, Any]:
     return told
 
 
-def _version(told: dict[str, Any]) -> int:
-    version = told.get("version")
-    if not isinstance(version, int) or isinstance(version, bool):
+def _seen(told: dict[str, Any]) -> Seen:
+    if "version" not in told:
         raise InputError("A change needs the 'version' of the state that it is about.")
-    return version
+    parts = {name: told[name] for name in Seen._fields if name in told}
+    for name, part in parts.items():
+        if not isinstance(part, int) or isinstance(part, bool):
+            raise InputError(f"The '{name}' of the state that a change is about must be a whole number.")
+    return Seen(**parts)
 
 
 def _key(told: dict[str, Any]) -> str:

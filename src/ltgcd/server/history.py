@@ -5,16 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ltgcd.discovery.classes import Classes
 from ltgcd.report.sentences import plural
 from ltgcd.review.log import Kept, Step
-from ltgcd.review.state import Event, Review
+from ltgcd.review.state import Event
+from ltgcd.run.reviewed import BY_REFINE, RunReview
 
 SHOWN = 60  # characters of a name
 TOLD = 3  # edits of an action
+ENDED_BY = {BY_REFINE: "Refined: another fit was taken", "update": "Items were added (ltgcd update)"}
+ELSEWHERE = {
+    BY_REFINE: "The run was fitted again elsewhere (ltgcd refine)",
+    "update": "Items were added elsewhere (ltgcd update)",
+}
 
 
-def history(steps: Sequence[Step], review: Review, limit: int) -> list[dict[str, Any]]:
-    """The last actions, each with a sentence, whether it counts, and how many items it named."""
+def history(held: RunReview, limit: int) -> list[dict[str, Any]]:
+    """The last actions, each with a sentence, whether it counts, and how many items it named.
+
+    What was said before the last refine or update is ``past``: it is in the labels, and no undo goes there. Between the
+    two stands what ended it, with ``by``.
+    """
+    found = _lines(held.steps(), held.review.classes)
+    for before in held.earlier():
+        if len(found) >= limit:
+            break
+        ended = {"action": None, "time": None, "author": "", "active": True, "n": 0, "past": True}
+        found.append({**ended, "by": before.ended_by, "sentence": ENDED_BY.get(before.ended_by, before.ended_by)})
+        found += [{**line, "past": True} for line in _lines(before.steps, before.classes)]
+    return found[:limit]
+
+
+def _lines(steps: Sequence[Step], classes: Classes) -> list[dict[str, Any]]:
+    """Some actions as the page lists them, the last first."""
     return [
         {
             "action": step.action,
@@ -24,13 +47,13 @@ def history(steps: Sequence[Step], review: Review, limit: int) -> list[dict[str,
             "active": step.active,
             "n": sum(_rows(kept.event) for kept in step.events),
         }
-        for step, sentence in [*told(steps, review)][::-1][:limit]
+        for step, sentence in [*told(steps, classes)][::-1]
     ]
 
 
-def told(steps: Sequence[Step], review: Review) -> Iterator[tuple[Step, str]]:
+def told(steps: Sequence[Step], classes: Classes) -> Iterator[tuple[Step, str]]:
     """Every action with its sentence, in order; classes have the names that they had at the time."""
-    names = _Names(review)
+    names = _Names(classes)
     for step in steps:
         names.begin(active=step.active)
         sentences: list[str] = []
@@ -42,12 +65,29 @@ def told(steps: Sequence[Step], review: Review) -> Iterator[tuple[Step, str]]:
         yield step, "; ".join(sentences) + (f"; and {rest:,} more" if rest else "")
 
 
+def news(held: RunReview, version: int, base: int, n: int) -> str:
+    """One sentence on what was done since a page has seen an event, a base and n items; empty if nothing was."""
+    if len(held.review) != n:
+        return f"{ELSEWHERE['update']}. You see the newest state."
+    if held.base != base:
+        what = ELSEWHERE.get(held.made_by, "The run was changed elsewhere")
+        return f"{what if held.base > base else 'A refine was taken back elsewhere'}. You see the newest state."
+    if held.version == version:
+        return ""
+    lines = told(held.steps(), held.review.classes)
+    fresh = [sentence for step, sentence in lines if step.active and step.events[-1].seq > version]
+    if not fresh:
+        return "Something was taken back, or done again, elsewhere. You see the newest state."
+    rest = f", and {len(fresh) - 1:,} more" if len(fresh) > 1 else ""
+    return f"Changed elsewhere, by a command or in another tab: {fresh[-1]}{rest}. You see the newest state."
+
+
 class _Names:
     """What classes were called, action by action; a name that was taken back counts for what was taken back with it."""
 
-    def __init__(self, review: Review) -> None:
-        self._classes = review.classes
-        self._held: dict[int, str] = dict(zip(review.classes.codes, review.classes.names, strict=True))
+    def __init__(self, classes: Classes) -> None:
+        self._classes = classes
+        self._held: dict[int, str] = dict(zip(classes.codes, classes.names, strict=True))
         self._now, self._is_active = self._held, True
 
     def begin(self, *, active: bool) -> None:

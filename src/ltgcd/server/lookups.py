@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.items import Texts
-from ltgcd.discovery.classes import STATUSES
-from ltgcd.review.class_shapes import own_cosines, within_cosine
+from ltgcd.discovery.classes import JUNK, STATUSES
+from ltgcd.graph.class_shapes import own_cosines, within_cosine
 from ltgcd.review.state import Event, Review
 from ltgcd.review.suggest import (
     Order,
@@ -25,6 +25,7 @@ from ltgcd.review.suggest import (
     in_order,
     merge_proposals,
     neighbours,
+    odd_ones,
     split_proposal,
     wilson,
 )
@@ -60,6 +61,18 @@ def rows_of_class(described: Described, code: int, part: str = "all", order: Ord
     cosine = own_cosines(described.z, rows, now.code[rows], now.members[rows] == code, described.shapes)
     settled = now.given[rows] | described.labelled[rows]
     return in_order(order, rows, described.doubt(rows), cosine, settled)
+
+
+def odd_rows(described: Described) -> NDArray[np.int64]:
+    """Rows that are unlike every class and unlike each other, without those that something was said of meanwhile.
+
+    They are found once for a fit, so that the page stays as it is while a person works through it.
+    """
+    now = described.now
+    is_open = ~(described.labelled | now.given | (now.status == JUNK))
+    if described.odd is None:
+        described.odd = odd_ones(described.z, described.shapes, is_open)
+    return np.asarray(described.odd[is_open[described.odd]])
 
 
 def rows_of_status(described: Described, status: str) -> NDArray[np.int64]:
@@ -99,7 +112,7 @@ def merges(described: Described, code: int | None, limit: int = 100) -> list[dic
     has_labels = described.labelled_items > 0
     sizes = np.where(np.isin(np.arange(k), described.shown), described.shapes.counts, 0)
     every = merge_proposals(
-        described.similarity, sizes, has_labels, set(described.now.review.distinct), limit if code is None else k * k
+        described.similarity, sizes, has_labels, set(described.review.distinct), limit if code is None else k * k
     )
     found = []
     for one in every:
@@ -155,8 +168,8 @@ def grown(described: Described, material: Material, code: int, page: int, limit:
         sums[code], counts[code] = described.example_shapes.sums[code], described.example_shapes.counts[code]
         shapes = dataclasses.replace(shapes, sums=sums, counts=counts)
     is_open = ~(now.sure & (now.code == code)) & ~now.given & ~described.labelled
-    for rows, other in now.review.rejected:
-        if now.review.target(other) == code:
+    for rows, other in described.review.rejected:
+        if described.review.target(other) == code:
             is_open[rows] = False
     found = grow(described.z, code, now.code, now.confidence, is_open, shapes, material.temperature)
     here = slice(page * limit, (page + 1) * limit)
@@ -235,15 +248,15 @@ def _checked(described: Described, machine: NDArray[np.int64]) -> tuple[NDArray[
     now = described.now
     right = now.given & now.sure & (now.code == machine)
     checked = now.given.copy()
-    for rows, code in now.review.rejected:
-        rows = rows[machine[rows] == now.review.target(code)]  # noqa: PLW2901
+    for rows, code in described.review.rejected:
+        rows = rows[machine[rows] == described.review.target(code)]  # noqa: PLW2901
         checked[rows] = True
     return checked, right
 
 
 def _was_sure(described: Described) -> NDArray[np.bool_]:
     """Items that the fit was sure of, whatever people have said since."""
-    status = described.now.review.base.column("status")
+    status = described.review.base.column("status")
     return np.asarray(pc.not_equal(status, "unsure"), dtype=np.bool_)
 
 

@@ -11,16 +11,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ltgcd.data.collection import UNLABELLED, positions
+from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.items import Items, Kind, Texts
-from ltgcd.report.categories import TEXTS
+from ltgcd.discovery.classes import JUNK
+from ltgcd.graph.class_shapes import class_shapes
+from ltgcd.report.categories import vocabulary
+from ltgcd.report.geometry import whitened_features
 from ltgcd.report.layout import tail_sample
 from ltgcd.report.pictures import Pictures, pictures_of_vectors
+from ltgcd.report.tally import Now
 from ltgcd.report.terms import Vocabulary
-from ltgcd.review.class_shapes import class_shapes
-from ltgcd.review.suggest import fitted_temperature, whitened, whitening_of
+from ltgcd.review.suggest import fitted_temperature
 from ltgcd.run.directory import Run
 from ltgcd.run.report import features_of, shown_in_order
+from ltgcd.run.suggested import source_labels
 
 DRAWN = 150_000  # points on the map; of more items a sample that keeps the tail
 
@@ -78,25 +82,20 @@ class Material:
         """Some of the texts; None where the items are none."""
         return [str(text) for text in self.items.take(rows)] if isinstance(self.items, Texts) else None
 
-    def vocabulary(self, code: NDArray[np.int64]) -> tuple[Vocabulary, NDArray[np.int64]] | None:
-        """Words of the texts, and the rows that were read: of many a sample that keeps the tail of the classes (N,)."""
-        if not isinstance(self.items, Texts):
-            return None
-        rows = tail_sample(code, TEXTS)
-        return Vocabulary(self.texts(rows) or []), rows
+    def vocabulary(self, now: Now) -> tuple[Vocabulary, NDArray[np.int64]] | None:
+        """Words of the texts, and the rows that were read; None where the items are no texts."""
+        return vocabulary(self.items, now.code, now.status != JUNK) if isinstance(self.items, Texts) else None
 
 
 def read_material(run: Run, table: pa.Table) -> Material:
     """Read what a finished run with these assignments has to show."""
     ids = table.column("id").combine_chunks()
-    labels = run.labels()
-    y = labels.y[positions(ids, labels.ids, f"the labels of {run}", "restore them")]
+    y = source_labels(run, ids)
     given = run.items()
     x = features_of(run, ids, None, given)
     items, _gone = shown_in_order(run, ids, given)
     pictures = pictures_of_vectors(x) if items is None else None
-    known = len(labels.class_names)
-    z = whitened(x, whitening_of(x, y, known, run.seed))
+    z, known = whitened_features(x, y), int(y.max(initial=-1)) + 1
     code = np.asarray(table.column("label").to_numpy(), dtype=np.int64)
     drawn = np.zeros(len(ids), dtype=np.bool_)
     drawn[tail_sample(np.unique(code, return_inverse=True)[1].astype(np.int64), DRAWN, run.seed)] = True

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ltgcd.common.errors import InputError
 from ltgcd.review.log import StaleError
 from ltgcd.run.reviewed import BY_REFINE
-from ltgcd.server.session import Session
+from ltgcd.server.session import Seen, Session
 
 if TYPE_CHECKING:
     from ltgcd.run.refine import Proposal
@@ -36,7 +36,7 @@ class Refining:
         self._started = 0.0
         self._seconds = 0.0
         self._expected = max(LEAST_SECONDS, SECONDS_AN_ITEM * len(session.material.ids))
-        self._version = 0
+        self._seen = session.seen  # the state that it is fitted to
         self._number = 0  # of the refit: one that was thrown away while it ran has no say when it ends
         self._found: Proposal | None = None
 
@@ -53,18 +53,19 @@ class Refining:
             answer["can_undo"] = self.session.run.written_note().get("by") == BY_REFINE
             if self._found is not None:
                 answer["diff"] = self._found.refined.difference
-                answer["stale"] = self._version != self.session.held.version
+                answer["stale"] = self._seen != self.session.seen
             return answer
 
-    def begin(self, version: int) -> dict[str, Any]:
+    def begin(self, seen: Seen) -> dict[str, Any]:
         """Begin a refit of the state that the page has seen."""
         with self.session.lock:
-            self.session.check_version(version)
+            self.session.check(seen)
+            now = self.session.seen
         with self._lock:
             if self._state == "running":
                 raise InputError("A refit is running already; wait for it, or throw it away.")
             self._state, self._message, self._found = "running", "reading the run", None
-            self._started, self._version = time.monotonic(), version
+            self._started, self._seen = time.monotonic(), now
             self._number += 1
             threading.Thread(target=self._work, args=(self._number,), daemon=True).start()
         return self.state()
@@ -95,26 +96,30 @@ class Refining:
             if found is not None:
                 self._expected = self._seconds
 
-    def accept(self) -> dict[str, Any]:
+    def accept(self, seen: Seen) -> dict[str, Any]:
         """Take the result: it is written to the run, and the review goes on with it."""
         with self._lock:
-            found, version = self._found, self._version
+            found, fitted_to = self._found, self._seen
         if found is None:
             raise InputError("There is no finished refit to take.")
         session = self.session
         with session.lock:
-            if version != session.held.version:
+            session.check(seen)
+            if fitted_to != session.seen:
                 raise StaleError("The review was changed after this refit had begun; refit again, or throw it away.")
         with session.writing:
             found.keep()
         return self._refitted()
 
-    def undo(self) -> dict[str, Any]:
-        """Bring back what was before the last refit that was taken."""
+    def undo(self, seen: Seen) -> dict[str, Any]:
+        """Bring back what was before the last refit that was taken, if that is what the page shows."""
         from ltgcd.run.refine import undo_refine  # noqa: PLC0415
 
+        with self.session.lock:
+            self.session.check(seen)
+            base = self.session.held.base
         with self.session.writing:
-            undo_refine(self.session.run)
+            undo_refine(self.session.run, base=base)
         return self._refitted()
 
     def _refitted(self) -> dict[str, Any]:

@@ -1,19 +1,20 @@
 """A review of a run in memory: the state that all pages share, and every change to it, one at a time.
 
-What a page is told was done is on the disk. A page says which state its action is about, and is refused if another
-page, or another command, has said something since: nobody overwrites what he has not seen.
+What a page is told was done is on the disk. A page says which state its action is about (`Seen`), and is refused if
+another page, or another command, has done something since: nobody overwrites what he has not seen.
 """
 
 from __future__ import annotations
 
 import base64
+import dataclasses
 import getpass
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +30,11 @@ from ltgcd.review.log import StaleError
 from ltgcd.review.state import Event
 from ltgcd.run.directory import Run
 from ltgcd.run.export import with_given
-from ltgcd.run.report import draw_again
+from ltgcd.run.report import appended_classes, draw_again
 from ltgcd.run.reviewed import RunReview
 from ltgcd.server import lookups
 from ltgcd.server.described import Described
-from ltgcd.server.history import history, told
+from ltgcd.server.history import history, news, told
 from ltgcd.server.material import Material, read_material
 from ltgcd.server.thumbnails import Thumbnails
 
@@ -42,6 +43,22 @@ GIVEN, LABELLED, DRAWN = 1, 2, 4  # bits of an item's flags
 LISTED = 1000  # rows of an answer as lists of numbers; more are packed, which takes a tenth of the time
 TERM_SECONDS = 1.0  # that the first state waits for the words of the texts
 MOST_EVENTS = 10_000  # of an action
+
+
+class Seen(NamedTuple):
+    """A state that a page shows. An update and a refine add no event: the last event alone does not tell.
+
+    Attributes
+    ----------
+    version : int
+        Number of the last event.
+    base, n : int or None
+        Of the labels that the events are about, and of the items; None for those that the server began with.
+    """
+
+    version: int
+    base: int | None = None
+    n: int | None = None
 
 
 class Session:
@@ -57,15 +74,17 @@ class Session:
         self.run = run
         self.lock = threading.RLock()
         self.writing = threading.Lock()  # one of us at a time asks for the lock of the run
-        self.held = RunReview.open(run)
         self._drawing: threading.Thread | None = None
         self._threads = ThreadpoolController()
-        self._begin()
+        self._begin(RunReview.open(run))
+        self._first = self.seen
+        self._unread: tuple[object, InputError] | None = None  # a state of the run that could not be read, and why
 
-    def _begin(self) -> None:
-        """Read the items, and describe the classes."""
-        self.material: Material = read_material(self.run, self.held.review.base)
-        self.described = Described(self.material.z, self.material.labelled, self.held.review)
+    def _begin(self, held: RunReview) -> None:
+        """Read the items, and describe the classes; where they can't be read, everything is as it was."""
+        self.material: Material = read_material(self.run, held.review.base)
+        self.held = held
+        self.described = Described(self.material.z, self.material.y, self.held.review)
         self.thumbnails = Thumbnails(self.material.items, self.material.pictures)
         threading.Thread(target=self.held.encode_state, daemon=True).start()
         self._words = threading.Thread(target=self._read_words, args=(self.material, self.described), daemon=True)
@@ -81,26 +100,29 @@ class Session:
 
     def _read_words(self, material: Material, described: Described) -> None:
         """Count the words of the texts, beside everything else."""
-        found = material.vocabulary(described.now.code)
+        found = material.vocabulary(described.now)
         if found is not None:
             with self.lock:
                 described.set_vocabulary(*found)
 
     # ------------------------------------------------------------ what there is
 
+    @property
+    def seen(self) -> Seen:
+        """What a page has seen that looks now."""
+        return Seen(self.held.version, self.held.base, len(self.material.ids))
+
     def state(self) -> dict[str, Any]:
         """All that the page shows at first, without the items."""
         self._words.join(TERM_SECONDS)
         with self.lock:
             self._catch_up()
-            now = self.described.now
             return {
                 "mode": "server",
                 "run": str(self.run),
                 "title": self.run.folder.resolve().name,
                 "kind": self.material.kind,
                 "tiny": self.thumbnails.are_tiny(),
-                "n": len(now.code),
                 "meta": self._facts(),
                 "curve": k_curve(self.material.estimate),
                 "audit": lookups.audit_of_all(self.described, self._machine(), self.run.seed),
@@ -112,8 +134,7 @@ class Session:
         note, estimate = read_metadata(self.held.review.base.schema), self.material.estimate
         error = note.get("calibration_error")
         n, labelled = len(self.material.ids), self.material.n_labelled
-        lead = f"{plural(n, *KINDS[self.material.kind])}, {labelled:,} of them labelled."
-        lead = " ".join(filter(None, [lead, estimate_sentence(estimate), expected_right(error)]))
+        lead = f"{plural(n, *KINDS[self.material.kind])}, {labelled:,} of them labelled. {expected_right(error)}"
         return {"lead": lead, **facts_of_fit(estimate, error, note.get("calibration_chance"), self.run.seed)}
 
     def _figures(self) -> dict[str, Any]:
@@ -123,8 +144,7 @@ class Session:
         counted["given"] = tally.told
         counted["labelled"] = self.material.n_labelled
         return {
-            "version": held.version,
-            "base": held.base,
+            **self.seen._asdict(),
             "changes": held.can_undo,
             "unapplied": held.pending,
             "undo": held.can_undo,
@@ -137,12 +157,13 @@ class Session:
         }
 
     def _class_number(self) -> dict[str, Any]:
-        """The number of classes that are there, and between which numbers the estimate still lies."""
-        there = int((self.described.sizes > 0).sum())
-        estimate = self.material.estimate or {}
-        settled = int((self.described.accepted | self.described.known).sum())
-        low, high = (estimate.get(key) if isinstance(estimate.get(key), int) else there for key in ("low", "high"))
-        return {"k": there, "low": max(min(int(low or 0), there), settled), "high": max(int(high or 0), there)}
+        """The number of classes that are there, and one statement of what it is beside what was estimated before."""
+        has_items = self.described.sizes > 0
+        there, settled = int(has_items.sum()), int((has_items & (self.described.accepted | self.described.known)).sum())
+        now = f"{plural(there, 'class has', 'classes have')} items now; {settled:,} of them known or confirmed."
+        note, estimate = read_metadata(self.held.review.base.schema), self.material.estimate
+        before = estimate_sentence(estimate, appended_classes(note, estimate))
+        return {"k": there, "sentence": " ".join(filter(None, [now, before]))}
 
     def items(self) -> bytes:
         """Places, classes, statuses, confidences and flags of all items as one block, see the page's ``readItems``."""
@@ -173,7 +194,13 @@ class Session:
     def history(self, limit: int) -> list[dict[str, Any]]:
         """What was done, the last first."""
         with self.lock:
-            return history(self.held.steps(), self.held.review, limit)
+            return history(self.held, limit)
+
+    def news(self, version: int, base: int, n: int) -> dict[str, Any]:
+        """What was done since a page has seen an event, a base and n items, in a sentence; an empty one for nothing."""
+        with self.lock:
+            self._catch_up()
+            return {"base": self.held.base, "sentence": news(self.held, version, base, n)}
 
     def audit(self, code: int, n: int) -> dict[str, Any]:
         """A random sample of a class, and what it has told so far."""
@@ -195,45 +222,51 @@ class Session:
 
     # ------------------------------------------------------------ changes
 
-    def act(self, events: list[Event], version: int, key: str) -> dict[str, Any]:
+    def act(self, events: list[Event], seen: Seen, key: str) -> dict[str, Any]:
         """Do what a person did in one go; it is on the disk when this returns."""
         if len(events) > MOST_EVENTS:
             raise InputError(f"An action has at most {MOST_EVENTS:,} edits; send it in parts.")
-        return self._change(lambda: self.held.act(events, author=_author(), key=key), version, key)
+        return self._change(lambda: self.held.act(events, author=_author(), key=key), seen, key)
 
-    def undo(self, version: int, key: str) -> dict[str, Any]:
+    def undo(self, seen: Seen, key: str) -> dict[str, Any]:
         """Take back the last action."""
-        return self._turn(lambda: self.held.undo(key=key), version, key)
+        return self._turn(lambda: self.held.undo(key=key), seen, key)
 
-    def redo(self, version: int, key: str) -> dict[str, Any]:
+    def redo(self, seen: Seen, key: str) -> dict[str, Any]:
         """Do again what was taken back last."""
-        return self._turn(lambda: self.held.redo(key=key), version, key)
+        return self._turn(lambda: self.held.redo(key=key), seen, key)
 
-    def _turn(self, change: Callable[[], object], version: int, key: str) -> dict[str, Any]:
+    def _turn(self, change: Callable[[], object], seen: Seen, key: str) -> dict[str, Any]:
         """Take something back, or do it again, and say what it was."""
         with self.lock:
             before = {step.action for step in self.held.steps() if step.active}
-            answer = self._change(change, version, key)
+            answer = self._change(change, seen, key)
             turned = before ^ {step.action for step in self.held.steps() if step.active}
-            said = [sentence for step, sentence in told(self.held.steps(), self.held.review) if step.action in turned]
+            lines = told(self.held.steps(), self.held.review.classes)
+            said = [sentence for step, sentence in lines if step.action in turned]
             return {**answer, "sentence": "; ".join(said)}
 
-    def _change(self, change: Callable[[], object], version: int, key: str) -> dict[str, Any]:
+    def _change(self, change: Callable[[], object], seen: Seen, key: str) -> dict[str, Any]:
         with self.lock:
             if key and self.held.log.has_key(key):  # sent again, for the first answer was lost
                 self._catch_up()
                 return {"reload": True, **self._figures()}
-            self.check_version(version)
+            self.check(seen)
             try:
                 change()
             except StaleError:
-                self._catch_up()
+                with suppress(InputError):  # the page is told that it is late, whatever can be read
+                    self._catch_up()
                 raise
             return self._changed()
 
-    def check_version(self, version: int) -> None:
-        """Refuse whoever has not seen the last change."""
-        if version != self.held.version:
+    def check(self, seen: Seen) -> None:
+        """Refuse whoever has not seen what is there now: the last event, fit and update, of this process or another."""
+        with suppress(InputError):  # what can't be read yet can't be changed either: whoever writes finds out
+            self._catch_up()
+        base = self._first.base if seen.base is None else seen.base
+        n = self._first.n if seen.n is None else seen.n
+        if Seen(seen.version, base, n) != self.seen:
             raise StaleError("Something else was changed meanwhile, in another tab or by a command; look again.")
 
     def _changed(self) -> dict[str, Any]:
@@ -253,28 +286,47 @@ class Session:
 
     def _catch_up(self) -> None:
         """Read again what another process has said since, or the items that it has added."""
-        if self.held.log.version() == self.held.version and self.run.written_note().get("base", 0) == self.held.base:
+        note, version = self.run.written_note(), self.held.log.version()
+        if (
+            version == self.held.version
+            and self.held.is_about(note)
+            and len(self.held.review) == len(self.material.ids)
+        ):
             return
-        self.held.refresh()
-        if len(self.held.review) != len(self.material.ids):
-            self._begin()
-        self.described.update(self.held.review)
+        listed = self.run.contents.path.stat().st_mtime_ns if self.run.contents.path.is_file() else 0
+        now = note, version, listed  # the list of its files is written with every one of them
+        if self._unread is not None and self._unread[0] == now:
+            raise self._unread[1]
+        try:
+            self._take(RunReview.open(self.run))
+        except InputError as error:
+            self._unread = now, error
+            raise
 
     def refitted(self) -> None:
         """Go on with another fit, which the run holds now."""
         with self.lock:
-            self.held.refresh()
-            self.described.update(self.held.review)
+            self._take(RunReview.open(self.run))
+
+    def _take(self, held: RunReview) -> None:
+        """Go on with what was said, fitted or added."""
+        if len(held.review) != len(self.material.ids):
+            self._begin(held)  # refused while an update still writes its items: then it is asked again
+            return
+        if held.base != self.held.base:  # another fit has another estimate, or none
+            self.material = dataclasses.replace(self.material, estimate=self.run.estimate())
+        self.held = held
+        self.described.update(held.review)
 
     # ------------------------------------------------------------ into the run
 
-    def apply(self, version: int) -> dict[str, Any]:
+    def apply(self, seen: Seen) -> dict[str, Any]:
         """Write the labels as they are now into the run; its page is drawn beside."""
         with self.lock:
-            self.check_version(version)
+            self.check(seen)
         with self.writing, self.run.lock("ltgcd review"), self.lock:
-            self.check_version(version)
-            self.held.apply()
+            self.check(seen)
+            self.held.apply(seen=True)
             answer = self._figures()
         self.draw()
         return answer

@@ -1,4 +1,4 @@
-"""Which unlabelled items train the next epoch: S = S_conf ∪ S_dens, and its prior (paper §3.3, docs/methods.md §6).
+"""Which unlabelled items train the next epoch: S = S_conf ∪ S_dens, and its prior (paper, Sec. 3.2; methods.md §6).
 
 S_conf holds the items that the classifier is sure of, S_dens the density peaks that survive NMDS. Under a long tail
 the first are mostly of large classes, the second should be of all. Where the paper can be read in several ways, the

@@ -7,43 +7,57 @@ import { sentenceOf } from "./told.js";
 const spoken = (name) => `“${shortName(name)}”`;
 let line = Promise.resolve(); // one after the other, so that each knows the version that it is about
 
+/** Do something when everything before it is done, and nothing else meanwhile. */
+export function inLine(work) {
+  const turn = line.then(work);
+  line = turn.catch(() => null);
+  return turn;
+}
+const CHANGED = "Something was changed elsewhere (another tab?), so this was not done. You now see the newest state: please look again.";
+/** Do something in its turn, if the page still shows then what it shows now; else say so. The version alone does not tell: it is that of what was read meanwhile. */
+export function inSight(work) {
+  const { loads } = store;
+  return inLine(() => {
+    if (store.loads === loads) return work();
+    toast(CHANGED, { trouble: true });
+    return false;
+  });
+}
 /** Do one thing, in its turn; where another tab was faster, everything is read again and nothing is overwritten. */
 function inTurn(work) {
   clearToast(); // what it offers to undo is no longer the last
-  const turn = line.then(work).then(() => true).catch(async (error) => {
+  return inSight(() => work().then(() => true).catch(async (error) => {
     if (error.status === 409) {
-      toast("Something was changed elsewhere (another tab?), so this was not done. You now see the newest state: please look again.", { trouble: true });
       await load({ sortAnew: false });
+      toast(CHANGED, { trouble: true });
     } else toast(error.message, { trouble: true });
     return false;
-  });
-  line = turn;
-  return turn;
+  }));
 }
 /** What an undo or redo was about, if its answer says so. */
 const turned = ({ sentence, action }) => sentence || action ? sentenceOf({ sentence, ...action }) : "";
 export const act = (events, sentence) => inTurn(async () => {
-  await receive(await store.source.act(events, store.state.version));
+  await receive(await store.source.act(events, store.state));
   toast(sentence, { offer: "Undo", act: undo });
 });
 export const undo = () => store.state.undo ? inTurn(async () => {
-  const answer = await store.source.undo(store.state.version), what = turned(answer);
+  const answer = await store.source.undo(store.state), what = turned(answer);
   await receive(answer);
   toast(what ? `Undone: ${what}.` : "Undone.", { offer: "Redo", act: redo });
 }) : toast("There is nothing to undo.");
 export const redo = () => store.state.redo ? inTurn(async () => {
-  const answer = await store.source.redo(store.state.version), what = turned(answer);
+  const answer = await store.source.redo(store.state), what = turned(answer);
   await receive(answer);
   toast(what ? `Done again: ${what}.` : "Done again.", { offer: "Undo", act: undo });
 }) : toast("There is nothing to redo.");
 /** Go back, or forward, by some actions at once. */
 export const travel = (steps) => inTurn(async () => {
   for (let i = 0; i < Math.abs(steps); i++)
-    await receive(await (steps < 0 ? store.source.undo : store.source.redo)(store.state.version));
+    await receive(await (steps < 0 ? store.source.undo : store.source.redo)(store.state));
   toast(steps < 0 ? `Undid ${plural(-steps, "action")}.` : `Did ${plural(steps, "action")} again.`);
 });
 export const applyChanges = () => inTurn(async () => {
-  const answer = await store.source.apply(store.state.version);
+  const answer = await store.source.apply(store.state);
   await receive({ rows: [], ...answer });
   toast("Written to the run: its assignments and its report say what you said.");
 });

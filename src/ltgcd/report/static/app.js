@@ -8,6 +8,7 @@ import { startGrid } from "./grid.js";
 import { openHistory } from "./history.js";
 import { openHelp, openMenu, startKeys } from "./keys.js";
 import { startMap } from "./map.js";
+import { startNews } from "./news.js";
 import { startOverview } from "./overview.js";
 import { startQueue } from "./queue.js";
 import { follow, openRefine, refineLabel, refineTime } from "./refine.js";
@@ -49,7 +50,7 @@ function startTheme() {
 function viewOfAddress() {
   const [, code] = location.hash.match(/^#class-(\d+)$/) ?? [];
   if (code && store.classes.has(Number(code))) return { kind: "class", code: Number(code) };
-  const [, status] = location.hash.match(/^#(unsure|junk)$/) ?? [];
+  const [, status] = location.hash.match(/^#(odd|unsure|junk)$/) ?? [];
   return status ? { kind: "lane", status } : null;
 }
 function keepAddress() {
@@ -105,5 +106,6 @@ export async function start(source) {
   if (store.state.tiny) document.body.classList.add("pixels");
   const begun = source.mode === "server" && store.state.undo > 0 && store.order.length;
   await show(viewOfAddress() ?? (begun ? { kind: "class", code: store.order[0] } : { kind: "overview" }));
+  if (source.news) startNews();
   document.documentElement.dataset.ready = "true";
 }

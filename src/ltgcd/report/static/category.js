@@ -18,7 +18,8 @@ function titleSections() {
     } else if (section.key === "unsure" && store.view.kind === "class") {
       section.title = one && n < one.leaning ? `${whole(n)} of ${whole(one.leaning)} unsure items that lean here` : `${plural(n, "unsure item leans", "unsure items lean")} here`;
       section.note = "Confirm those that belong to it";
-    } else if (section.key === "unsure") section.title = n < store.state.counts.unsure ? `${whole(n)} of ${plural(store.state.counts.unsure, "item")} are in this file, the likeliest first` : `${plural(n, "item")}, the likeliest first`;
+    } else if (section.key === "odd") section.title = `${plural(n, "item")}, the oddest first`;
+    else if (section.key === "unsure") section.title = n < store.state.counts.unsure ? `${whole(n)} of ${plural(store.state.counts.unsure, "item")} are in this file, the likeliest first` : `${plural(n, "item")}, the likeliest first`;
   }
 }
 const stat = (text, title) => el("span", { text, title });
@@ -59,10 +60,12 @@ function drawClass(one) {
 function drawOther(view) {
   const texts = {
     unsure: ["Unsure items", "More likely wrong than right, so they are in no class; each only leans towards one. Select those that are alike, then move or confirm them."],
+    odd: ["Odd ones", "Unlike every class that is there, and unlike each other: a rare class that was taken for a part of another one shows here. Look at one (Enter) to see what is most like it, select those that belong together, and move them (v) to a class with a name of its own; put what belongs nowhere to the junk (d)."],
     junk: ["Junk", "Taken out of training and of every count. Select and take back what does belong somewhere."],
     search: ["Items found", `By id or text: “${(view.q ?? "").slice(0, 80)}”`],
+    like: ["Most like it", "The item that you looked at, and what is most like it. Select those that belong together, and move them."],
     lasso: ["Lasso", "All items inside it, drawn or not. Move them, put them to the junk, or make a class of them."],
-  }[view.status ?? view.kind];
+  }[view.like ? "like" : view.status ?? view.kind];
   $("#name").replaceChildren(el("span", { class: "name", text: texts[0] }));
   $("#badges").replaceChildren();
   $("#about").replaceChildren(el("p", { class: "why", text: texts[1], dir: "auto" }));
@@ -95,7 +98,7 @@ function drawActions() {
 }
 /** A bar that has more than is seen fades out at its end, until one has come there. */
 const fade = (bar) => bar.classList.toggle("goes-on", bar.scrollWidth - bar.clientWidth - bar.scrollLeft > 2);
-const NOTHING = { unsure: "No item is unsure.", junk: "Nothing is junk.", search: "No item has that in its id or text.", class: "No item is in it. Move some here (v), or merge it with another (m)." };
+const NOTHING = { odd: "Something was said of each of them.", unsure: "No item is unsure.", junk: "Nothing is junk.", search: "No item has that in its id or text.", class: "No item is in it. Move some here (v), or merge it with another (m)." };
 let byKey = false; // whether a key was the last thing that the person used
 /** Whoever works with the keyboard never loses the place: where what had the focus is gone, the items get it. */
 const keepFocus = onceAFrame(() => {

@@ -13,7 +13,7 @@ import { openPanel } from "./panel.js";
 import { goBy } from "./queue.js";
 import { openRefine } from "./refine.js";
 import { openSplit } from "./split.js";
-import { clearSelection, currentClass, describeRows, emit, isMixed, nearTo, refreshRows, select, selectedRows, shownRows, store } from "./store.js";
+import { clearSelection, currentClass, describeRows, emit, isMixed, nearTo, refreshRows, select, selectedRows, show, shownRows, store } from "./store.js";
 
 const selected = () => store.selection.size;
 const server = () => store.source.mode === "server";
@@ -86,10 +86,12 @@ export function toggleContrast() {
 export async function selectFar() {
   const one = currentClass();
   if (!one) return;
-  const rows = await store.source.rows(one.code, "far", store.arrange).catch((error) => toast(error.message, { trouble: true }));
-  if (!rows || currentClass()?.code !== one.code) return;
+  const found = await store.source.rows(one.code, "far", store.arrange).catch((error) => toast(error.message, { trouble: true }));
+  if (!found || currentClass()?.code !== one.code) return;
+  const shown = new Set(shownRows()), rows = found.filter((row) => shown.has(row)); // nothing is selected out of sight
   select(rows, { only: true });
   if (rows.length) moveTo(shownRows().indexOf(rows[0]));
+  else toast("None of the items that look different is shown here.");
 }
 export function setArrange(arrange) {
   store.arrange = arrange;
@@ -123,6 +125,7 @@ export const COMMANDS = [
   { key: "X", label: "Select all that is shown", when: () => gridCount() > 0, run: () => select(shownRows()) },
   { key: "Enter", label: "Look at the item", when: () => gridCount() > 0, run: () => openDetail(cursorRow()) },
   { key: " ", shown: "Space", label: "Look at the item", when: () => gridCount() > 0, run: () => openDetail(cursorRow()) },
+  { key: "O", label: "Odd ones: unlike every class, perhaps a novel one", when: () => can("odd"), run: () => show({ kind: "lane", status: "odd" }) },
   { key: "o", label: () => store.arrange === "doubtful" ? "Centre first" : "Least sure first", when: inClass, run: () => setArrange(store.arrange === "doubtful" ? "centre" : "doubtful") },
   { key: "j", label: "Next", when: () => true, run: () => goBy(1) },
   { key: "k", label: "Previous", when: () => true, run: () => goBy(-1) },

@@ -19,6 +19,7 @@ export function openDetail(first) {
     x: () => { toggle(row); draw(); }, i: () => copy(store.facts.get(row).id, "the id"),
   };
   if (store.source.can.reject) keys.n = then(reject);
+  if (store.source.can.neighbours) keys.g = async () => { const now = row, found = await store.source.neighbours(now).catch(() => null); if (found && row === now && panel.dialog.open) { panel.close(); show({ kind: "lasso", rows: Int32Array.from([now, ...found.rows]), like: true }); } };
   const panel = openPanel({ title: "Item", kind: "wide detail", keys });
   function move() {
     const field = nameBox({ label: "Move to …", near: nearTo([row]), verb: (one) => one ? "" : "make this class", take: (name) => { panel.close(); moveRows([row], name); }, leave: draw });
@@ -42,7 +43,7 @@ export function openDetail(first) {
     if (!found || row !== now || !panel.dialog.open) return;
     await describeRows(found.rows);
     near.replaceChildren(el("h3", { text: plural(found.rows.length, "item") + " most like it" }), strip(found.rows, { label: "Most like it", onpick: (other) => { row = other; draw(); } }),
-      button("Show them all in the grid", null, () => { panel.close(); show({ kind: "lasso", rows: Int32Array.from([row, ...found.rows]) }); }));
+      button("Show them all in the grid", "g", keys.g));
   }
   draw();
 }

@@ -88,14 +88,14 @@ export function showTip(x, y, ...children) {
 }
 export const hideTip = () => { $("#tip").hidden = true; };
 
-/** A short message that a screen reader reads out; an offer (a word and what it does) may stand beside it. */
-export function toast(sentence, { offer = null, act = null, trouble = false } = {}) {
+/** A short message that a screen reader reads out, with or without an offer (a word and what it does); one to `keep` stays until it is closed or something is done. */
+export function toast(sentence, { offer = null, act = null, trouble = false, keep = false } = {}) {
   const note = el("div", { class: "toast" + (trouble ? " trouble" : "") }, el("p", { text: sentence, dir: "auto" }));
   const close = () => note.remove();
   if (offer) note.append(el("button", { type: "button", text: offer, onclick: () => { close(); act(); } }));
   note.append(el("button", { type: "button", class: "close", text: "×", "aria-label": "Close this message", onclick: close }));
   $("#toasts").replaceChildren(note); // one at a time, so that its offer is about what was done last
-  setTimeout(close, trouble ? 12000 : 6000);
+  if (!keep) setTimeout(close, trouble ? 12000 : 6000);
 }
 export const clearToast = () => $("#toasts").replaceChildren();
 /** Copy a text; where the browser allows no clipboard (a file, an old one), by a selection. */

@@ -6,7 +6,8 @@ export const JUNK = 3;
 export const STATUS = ["known", "novel", "unsure", "junk"];
 export const GIVEN = 1; // flags of an item: a person said so,
 export const LABELLED = 2; // the source did,
-export const DRAWN = 4; // it is drawn on the map
+export const DRAWN = 4; // it is drawn on the map,
+export const FAR = 8; // it looks different from those that people gave its class: in a file, which has no server to ask
 /** A column of numbers out of base64. */
 export function unpack(text, Type) {
   const raw = atob(text), bytes = new Uint8Array(raw.length);

@@ -1,6 +1,6 @@
 // A box to type a name into, with the names that there are: a combobox as screen readers know it.
 import { bothEnds, el, plural, shortName } from "./dom.js";
-import { store } from "./store.js";
+import { on, store } from "./store.js";
 
 const MOST = 8; // names offered
 
@@ -17,7 +17,8 @@ export function likely(near, but = null) {
   return [...new Set([...near, ...store.order])].filter((code) => code !== but && store.classes.has(code)).slice(0, MOST).map((code) => store.classes.get(code));
 }
 
-let boxes = 0;
+let boxes = 0, giveUp = () => null; // of the box that was opened last
+on("loaded", () => giveUp()); // what it is about may have another name now
 /**
  * The box; `take` is called with the name once, `leave` when it is given up. `first` are names to offer before anything is
  * typed, `near` codes of classes. Enter takes the class that fits best; a new one is made where none fits, where its entry,
@@ -52,6 +53,7 @@ export function nameBox({ label, value = "", but = null, first = [], near = [], 
   }
   let over = false;
   function end(work) { if (!over) { over = true; work(); } }
+  giveUp = () => end(leave);
   function choose(i) { end(() => take(offered[i].name)); }
   input.addEventListener("input", offer);
   input.addEventListener("focus", offer);

@@ -2,7 +2,7 @@
 import { $, el, percent, plural, whole } from "./dom.js";
 import { drawKCurve, drawSizes } from "./charts.js";
 import { goBy, openClass } from "./queue.js";
-import { nameOf, on, store } from "./store.js";
+import { nameOf, on, show, store } from "./store.js";
 
 function countClasses() {
   const found = { known: 0, novel: 0 };
@@ -14,11 +14,9 @@ function imbalance() {
   const value = sizes.length ? Math.max(...sizes) / Math.min(...sizes) : 1;
   return value >= 100 ? whole(Math.round(value)) : String(Math.round(value * 10) / 10);
 }
-/** Sentences of the file or of the server; where there are none, what the figures say. */
+/** Sentences of the file or of the server; a server tells how many classes there are now beside what was estimated. */
 function lead({ meta, n, counts, k }) {
-  if (meta?.lead) return meta.lead;
-  const estimate = k?.k ? ` About ${whole(k.k)} classes in all${k.low === null || k.low === undefined ? "" : ` (90 % interval ${whole(k.low)} to ${whole(k.high)})`}.` : "";
-  return `${plural(n, "item")}, ${whole(counts.labelled)} of them labelled.${estimate}`;
+  return [meta?.lead ?? `${plural(n, "item")}, ${whole(counts.labelled)} of them labelled.`, k?.sentence].filter(Boolean).join(" ");
 }
 function draw() {
   const { state } = store, { counts, meta } = state, { known, novel } = countClasses(), k = state.k ?? {};
@@ -34,7 +32,7 @@ function draw() {
   $("#shares").replaceChildren(bar, keys);
   const interval = k.low === null || k.low === undefined ? "" : ` ${whole(k.low)}–${whole(k.high)}`;
   const facts = [["Items", whole(meta?.n ?? state.n)], ["Known classes", whole(known)], ["Novel categories", whole(novel)],
-    ["Estimated classes", k.k ? whole(k.k) : null, interval],
+    [state.mode === "server" ? "Classes now" : "Estimated classes", k.k ? whole(k.k) : null, interval, k.sentence],
     ["Imbalance λ", imbalance(), "", "Size of the largest class or category over that of the smallest"],
     [`Marked ${meta?.marked} %`, meta?.right ? meta.right.join("–") : null, " % right", meta?.confidences],
     ["Seed", meta?.seed ?? null], ["ltgcd", meta?.version ?? null]];
@@ -45,6 +43,7 @@ function draw() {
   const first = store.order.find((code) => !store.classes.get(code).accepted);
   $("#begin").replaceChildren(...(first === undefined ? [el("p", { text: "Everything is accepted." })] : [
     el("button", { type: "button", class: "button primary", onclick: () => goBy(1), "aria-keyshortcuts": "j" }, state.mode === "server" ? "Start the review" : "Look through them", el("kbd", { text: "j" })),
+    ...(store.source.can.odd ? [el("button", { type: "button", class: "button", onclick: () => show({ kind: "lane", status: "odd" }), "aria-keyshortcuts": "O", title: "Items that are unlike every class, and unlike each other: a class that nobody has found shows there" }, "Odd ones", el("kbd", { text: "O" }))] : []),
     el("p", {}, "First: ", el("bdi", { text: nameOf(first) }), ". ", store.classes.get(first).why ?? "")]));
   $("#confidences").textContent = meta?.confidences ?? "";
   $("#notes").textContent = notes(state).join(" ");

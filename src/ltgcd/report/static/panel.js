@@ -1,9 +1,11 @@
 // A panel over the page: focus stays inside, Esc closes it, and the focus goes back to where it was.
 import { $, clearToast, el, toast } from "./dom.js";
+import { on } from "./store.js";
 
 let open = null;
 export const panelIsOpen = () => open !== null && open.open;
 export function closePanel() { if (panelIsOpen()) open.close(); }
+on("loaded", closePanel); // opened while everything was read anew, it is about what was there before
 
 /** Open a panel; `keys` maps keys to what they do while it is open. Gives its body and foot, to be filled. */
 export function openPanel({ title, kind = "", keys = {}, closed = () => null }) {

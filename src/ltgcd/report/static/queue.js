@@ -1,4 +1,4 @@
-// The queue: every class with the reason why it is worth a look, the lanes of unsure items and junk; search and filters.
+// The queue: every class with the reason why it is worth a look, the lanes of odd ones, unsure items and junk; search and filters.
 import { $, bothEnds, el, onceAFrame, percentSure, plural, whole } from "./dom.js";
 import { picture } from "./cells.js";
 import { emit, faces, isMixed, laneOf, on, sameView, show, sortAnew, store } from "./store.js";
@@ -34,6 +34,7 @@ function makeEntries() {
   const { counts } = store.state, plain = !wanted.query && wanted.low === 1 && wanted.high === Infinity;
   const lane = (status, title, text) => ({ view: { kind: "lane", status }, lane: status, title, size: counts[status], text });
   if (plain && ["all", "unsure"].includes(wanted.status)) {
+    if (store.source.can.odd) found.push({ view: { kind: "lane", status: "odd" }, lane: "odd", title: "Odd ones", text: "Unlike every class: a novel one among them?" });
     if (counts.unsure) found.push(lane("unsure", "Unsure items", "More likely wrong than right"));
     if (counts.junk) found.push(lane("junk", "Junk", "Taken out of every count"));
   }
@@ -47,7 +48,7 @@ function entryNode({ view, one, lane, title, size, text }) {
   const face = one && shownFaces.get(one.code), { kind } = store.state;
   if (one && face !== undefined && kind === "image") node.append(el("span", { class: "face" }, picture(face, 96)));
   else if (one) node.append(el("span", { class: "face plain" }, el("i", { class: "dot" })));
-  else node.append(el("span", { class: "face plain", text: { overview: "◔", unsure: "?", junk: "✕", search: "⌕" }[lane] }));
+  else node.append(el("span", { class: "face plain", text: { overview: "◔", odd: "✱", unsure: "?", junk: "✕", search: "⌕" }[lane] }));
   const badges = [];
   if (one?.accepted) badges.push(el("span", { class: "badge done", text: "✓", title: "Every sure item is confirmed" }));
   if (one && isMixed(one)) badges.push(el("span", { class: "badge warn", text: `${whole(one.far)} look different`, title: "Select them: they lie far from the items that people gave it", onclick: (event) => { event.stopPropagation(); document.body.classList.remove("drawer"); show(view).then(() => emit("far")); } }));

@@ -1,4 +1,5 @@
 // Refine: the next fit with everything that was said, in the background; its difference is shown before it is taken.
+import { inLine, inSight } from "./actions.js";
 import { $, button, el, plural, shortName, toast, whole } from "./dom.js";
 import { openPanel } from "./panel.js";
 import { load, nameOf, show, store } from "./store.js";
@@ -36,15 +37,16 @@ export function follow(refine) {
   if (before === "running" && refine.state === "done") openRefine();
   if (before === "running" && refine.state === "failed") toast(refine.message || "The refine failed.", { trouble: true });
 }
+const readAgain = () => inLine(() => load({ sortAnew: false })).catch(() => null);
 export async function openRefine() {
   const state = store.state.refine?.state;
   if (state === "running") { toast("It is running; you can go on looking meanwhile."); return; }
   if (state === "done") { showDiff(store.state.refine.diff ?? (await store.source.refineState()).diff ?? {}); return; }
   try {
-    follow(await store.source.refine(store.state.version));
+    follow(await store.source.refine(store.state));
   } catch (error) {
+    if (error.status === 409) await readAgain();
     toast(error.status === 409 ? "Something was changed elsewhere; look again, then refine." : error.message, { trouble: true });
-    if (error.status === 409) load({ sortAnew: false });
   }
 }
 
@@ -64,11 +66,17 @@ function moveOf(one) {
 /** Bring back what was before the last refine that was taken. */
 export async function undoRefine() {
   try {
-    await store.source.refineEnd("undo");
-    store.facts.clear();
-    await load({ sortAnew: true });
-    toast("The fit before the last refine is back.");
-  } catch (error) { toast(error.message, { trouble: true }); }
+    const done = await inSight(async () => {
+      await store.source.refineEnd("undo", store.state);
+      store.facts.clear();
+      await load({ sortAnew: true });
+      return true;
+    });
+    if (done) toast("The fit before the last refine is back.");
+  } catch (error) {
+    if (error.status === 409) await readAgain();
+    toast(error.message, { trouble: true });
+  }
 }
 function showDiff(diff) {
   const keys = { Enter: () => end(true), a: () => end(true), t: () => end(false) };
@@ -82,14 +90,19 @@ function showDiff(diff) {
   async function end(accepted) {
     panel.close();
     try {
-      await store.source.refineEnd(accepted ? "accept" : "discard");
-      store.state.refine = { ...store.state.refine, state: "idle", diff: undefined };
-      if (accepted) { store.facts.clear(); await load({ sortAnew: true }); await show({ kind: "overview" }); }
+      const done = await inSight(async () => {
+        await store.source.refineEnd(accepted ? "accept" : "discard", store.state);
+        store.state.refine = { ...store.state.refine, state: "idle", diff: undefined };
+        if (accepted) { store.facts.clear(); await load({ sortAnew: true }); }
+        return true;
+      });
+      if (!done) return;
+      if (accepted) await show({ kind: "overview" });
       else follow({ state: "idle" });
       toast(accepted ? "The fit is taken; the queue is sorted anew." : "Thrown away; everything is as it was.");
     } catch (error) {
+      if (error.status === 409) await readAgain();
       toast(error.message, { trouble: true });
-      if (error.status === 409) load({ sortAnew: false });
     }
   }
 }

@@ -1,5 +1,5 @@
 // Where the page gets everything from where it is one file: the block of data inside the file. Edits stay in the page.
-import { DRAWN, JUNK, UNSURE, unpack } from "./items.js";
+import { DRAWN, FAR, JUNK, UNSURE, unpack } from "./items.js";
 import { corrections, replay } from "./local-edits.js";
 
 /** The items' columns as the server sends them; a closeness to the centre comes with them. */
@@ -29,6 +29,10 @@ export function embeddedSource(data) {
     const shown = pictures.size ? rows.filter((i) => pictures.has(i)) : rows; // a few stand for what has no picture
     const by = { centre: (i) => -items.closeness[i], likely: (i) => -items.confidence[i] }[order] ?? ((i) => items.confidence[i]);
     return Int32Array.from((shown.length ? shown : rows.slice(0, 4)).sort((a, b) => by(a) - by(b) || a - b));
+  }
+  function isPart(i, part) {
+    if (part === "far") return (base.flags[i] & FAR) !== 0 && now.code[i] === base.code[i] && (now.flags[i] & 3) === 0;
+    return part === "all" || (now.status[i] === UNSURE) === (part === "unsure");
   }
   function state() {
     const counts = { known: 0, novel: 0, unsure: 0, junk: 0, given: 0, labelled: 0 };
@@ -61,12 +65,11 @@ export function embeddedSource(data) {
     return { ...state(), reload: true };
   }
   return {
-    mode: "file", can: {}, idsWhole: data.items.whole,
+    mode: "file", can: { far: true }, idsWhole: data.items.whole,
     pictured: pictures.size ? (row) => pictures.has(row) : null,
     state: async () => state(),
     items: async () => ({ ...items, code: now.code.slice(), status: now.status.slice(), flags: now.flags.slice() }),
-    rows: async (code, part, order) => chosen((i) => now.code[i] === code && now.status[i] !== JUNK &&
-      (part === "all" || (now.status[i] === UNSURE) === (part === "unsure")), order),
+    rows: async (code, part, order) => chosen((i) => now.code[i] === code && now.status[i] !== JUNK && isPart(i, part), order),
     lane: async (status) => chosen((i) => now.status[i] === (status === "junk" ? JUNK : UNSURE), "likely"),
     describe: async (rows) => rows.map((row) => ({ row, id: ids[row], text: texts?.[row] })),
     thumb: (row) => pictures.has(row) ? "data:image/webp;base64," + data.pictures[pictures.get(row)] : null,

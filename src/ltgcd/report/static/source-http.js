@@ -42,6 +42,8 @@ const post = async (path, body) => (await ask(path, {
   method: "POST", headers: { "Content-Type": "application/json", "X-Ltgcd": "1" }, body: JSON.stringify(body),
 })).json();
 const query = (values) => new URLSearchParams(Object.entries(values).filter(([, value]) => value !== undefined));
+/** Which state the page shows: a change of another is refused. An update or a refine adds no event, so the version alone does not tell. */
+const seen = ({ version, base, n }) => ({ version, base, n });
 /** A key of this action: sent again after a broken connection, it is done once. */
 const freshKey = () => Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(36)).join("");
 
@@ -60,7 +62,7 @@ async function write(path, body) {
 export function httpSource() {
   return {
     mode: "server",
-    can: { reject: true, split: true, grow: true, neighbours: true, merges: true, audit: true, far: true, refine: true, keep: true },
+    can: { odd: true, reject: true, split: true, grow: true, neighbours: true, merges: true, audit: true, far: true, refine: true, keep: true },
     state: () => get("/api/state"),
     items: async () => readItems(await binary("/api/items")),
     rows: async (code, part, order) => new Int32Array(await binary(`/api/rows?${query({ code, part, order })}`)),
@@ -74,12 +76,13 @@ export function httpSource() {
     search: (q) => get(`/api/search?${query({ q })}`),
     audit: (code, n = 20) => get(`/api/audit?${query({ code, n })}`),
     history: (limit = 200) => get(`/api/history?${query({ limit })}`),
-    act: (events, version) => write("/api/act", { events, version }),
-    undo: (version) => write("/api/undo", { version }),
-    redo: (version) => write("/api/redo", { version }),
-    apply: (version) => post("/api/apply", { version }),
-    refine: (version) => post("/api/refine", { version }),
+    news: (state) => get(`/api/news?${query(seen(state))}`),
+    act: (events, state) => write("/api/act", { events, ...seen(state) }),
+    undo: (state) => write("/api/undo", seen(state)),
+    redo: (state) => write("/api/redo", seen(state)),
+    apply: (state) => post("/api/apply", seen(state)),
+    refine: (state) => post("/api/refine", seen(state)),
     refineState: () => get("/api/refine"),
-    refineEnd: (how) => post(`/api/refine/${how}`, {}), // accept, discard or undo
+    refineEnd: (how, state) => post(`/api/refine/${how}`, seen(state)), // accept, discard or undo
   };
 }

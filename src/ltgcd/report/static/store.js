@@ -9,6 +9,7 @@ export const store = {
   sections: [], // of the grid: {key, title, rows, note}
   arrange: "doubtful", // order of the grid: doubtful or centre
   selection: new Set(), // rows
+  loads: 0, // how often everything was read anew
   facts: new Map(), // id and text of rows that were shown, by row
 };
 
@@ -79,10 +80,15 @@ function takeState(state, sortAnew) {
 /** Everything anew: at the start, after a refine, or because another tab was faster. */
 export async function load({ sortAnew = true } = {}) {
   const [state, items] = await Promise.all([store.source.state(), store.source.items()]);
-  store.items = items;
-  takeState(state, sortAnew);
-  store.state.settled = state.settled ?? countSettled(items);
-  afterChange();
+  try {
+    store.items = items;
+    takeState(state, sortAnew);
+    store.state.settled = state.settled ?? countSettled(items);
+    await afterChange();
+  } finally { // shown now: what was begun before it was about something else
+    store.loads++;
+    emit("loaded");
+  }
 }
 /** What an action changed. */
 export async function receive(answer) {

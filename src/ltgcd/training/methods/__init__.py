@@ -1,4 +1,4 @@
-"""Every method of the paper. A new one is a file in this folder that ends in a `Method`, and a line in `METHODS`.
+"""Every method: the paper's, its rivals, ours. A new one is a file here that makes a `Method`, and a line in `METHODS`.
 
 The names in help texts, error messages and documents are taken from here.
 """

@@ -1,0 +1,96 @@
+"""How long a discovery takes, roughly, told before it starts."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from ltgcd.common.progress import time_left
+from ltgcd.discovery.rehearsal import ITEMS
+from ltgcd.discovery.task import DiscoveryConfig
+from ltgcd.engine.shards import SAID_SECONDS, foretold
+from ltgcd.engine.threads import available_cores
+
+# CPU-seconds of one thread, measured by stage on 2,000, 5,000 and 10,003 × 384 (BANKING77) and on 4,000, 12,000 and
+# 30,336 × 1,280 (plankton), half of the classes known and half of their items labelled. Without the map these took 7,
+# 17, 38, 20, 59 and 207 s, and by the figures below 8, 21, 45, 16, 57 and 191. Others who want the same cores are
+# counted by `busyness`; two threads that wait for each other lose more than that: 4,000 texts in all took 5 min on two
+# cores while the load rose from 6 to 9, and a little over 2 had been said. On two idle cores it was not checked.
+START = 0.5
+ESTIMATE = 0.0003  # an item: the number of classes
+TRAINING = 0.00075  # an item and ten epochs
+EPOCHS = 10
+NEIGHBOURS = 2e-8  # a pair of items, in every fit
+REHEARSAL = 0.85  # of a fit: fewer labels
+MAP, LAID_OUT = 0.0018, 4000  # an item that t-SNE lays out, and how many at most
+MOST = 100_000  # items: above the 30,336 measured it is extrapolated; beyond, neighbours are searched in another way
+
+
+def busyness() -> float:
+    """How much longer everything takes for others want the cores, too: 1 where the machine was idle for a minute."""
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return 1 + load / available_cores()
+
+
+def discovery_seconds(n: int, config: DiscoveryConfig) -> float | None:
+    """Seconds that n vectors take on an idle machine, from the number of classes to the report; None if not measured.
+
+    Measured is a trained method on frozen features: how long the last stage of a backbone takes to train depends on
+    the backbone.
+    """
+    if config.experiment is None or config.regime != "frozen" or n > MOST:
+        return None
+    share = config.experiment.schedule.epochs / EPOCHS
+    estimate = ESTIMATE * n if config.k is None else 0.0
+    rehearsals = config.rehearsals * REHEARSAL * _fit(min(n, ITEMS), share)
+    return START + estimate + _fit(n, share) + rehearsals + MAP * min(n, LAID_OUT)
+
+
+def _fit(n: int, share: float) -> float:
+    """Seconds of one fit of n items, with a share of the usual epochs."""
+    return TRAINING * n * share + NEIGHBOURS * n**2
+
+
+@dataclass
+class Forecast:
+    """How long a discovery will take, said once: as soon as a first part of the embedding was timed, or without it.
+
+    Attributes
+    ----------
+    after : float or None
+        Seconds of everything that comes after the embedding, see `discovery_seconds`.
+    config : DiscoveryConfig
+        What is to be done.
+    is_said : bool
+        Whether it was said.
+    """
+
+    after: float | None
+    config: DiscoveryConfig
+    is_said: bool = False
+
+    @property
+    def _steps(self) -> str:
+        """What comes after the embedding."""
+        steps = [] if self.config.k is not None else ["the number of classes"]
+        steps += ["training", *(["rehearsals"] if self.config.rehearsals else []), "the report"]
+        return ", ".join(steps[:-1]) + " and " + steps[-1]
+
+    def of_the_whole(self, left: int, seconds: float) -> str | None:
+        """All of it, once it is known how many seconds the items take that are left to embed."""
+        if not left:
+            return self.of_the_rest()
+        if self.after is None:
+            return foretold(left, seconds)
+        self.is_said = True
+        if seconds + self.after < SAID_SECONDS:
+            return None
+        parts = f"{time_left(seconds)} to embed the {left:,} others, {time_left(self.after)} for {self._steps}"
+        return f"all of it will take about {time_left(seconds + self.after)}: {parts}"
+
+    def of_the_rest(self) -> str | None:
+        """What comes after the embedding, where there is nothing to embed or nobody times it."""
+        if self.is_said or self.after is None or self.after < SAID_SECONDS:
+            return None
+        self.is_said = True
+        return f"{self._steps} will take about {time_left(self.after)}"
