@@ -28,9 +28,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.server.synthetic import make_run
+from tests.review.server.synthetic import make_run
 
-from ltgcd.server.serve import open_server
+from ltgcd.review.server.serve import open_server
 
 TIMES = 10
 LASSO = 50_000  # items

@@ -16,7 +16,7 @@ The rooms, each of which imports only those that come before it:
 ``review``        what a person says about a run, and what follows from it
 ``run``           the run directory: names of files (``run/paths.py``), who writes them (``run/directory.py:Run``)
 ``estimator.py``  `CategoryDiscovery`
-``server``        the page of a review, served to a browser
+
 ``plot``          charts of a fitted model or a run, as matplotlib axes
 ``bench``         the paper's tables
 ``cli``           the commands: parse, call, print

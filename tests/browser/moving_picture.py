@@ -18,7 +18,7 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from ltgcd.server.serve import open_server
+from ltgcd.review.server.serve import open_server
 
 WIDTH, HEIGHT = 1180, 720
 # What is pressed or typed, what is waited for, and how long the picture stands, in milliseconds.

@@ -22,7 +22,7 @@ from ltgcd.run.discover import discover_source
 from ltgcd.run.refine import refine_run
 from ltgcd.run.relabel import relabel_run
 from ltgcd.run.update import update_run
-from ltgcd.server.serve import open_server
+from ltgcd.review.server.serve import open_server
 
 CENTRES = 4 * np.random.RandomState(7).randn(6, 12)
 

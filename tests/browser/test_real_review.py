@@ -21,7 +21,7 @@ from test_review_page import wait_until
 
 from ltgcd.data.sources import read_source
 from ltgcd.run.discover import discover_source
-from ltgcd.server.serve import ReviewServer, open_server
+from ltgcd.review.server.serve import ReviewServer, open_server
 
 CLASSES, LARGEST = 8, 60  # of the collection; sizes fall from LARGEST on
 LABELLED = 0.4  # of every second class

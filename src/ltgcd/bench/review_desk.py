@@ -19,8 +19,8 @@ from ltgcd.discovery.task import DiscoveryConfig
 from ltgcd.report.geometry import whitened_features
 from ltgcd.review.refine import refine
 from ltgcd.review.state import Event, Review, begin, replay, with_codes
-from ltgcd.server import lookups
-from ltgcd.server.described import Described
+from ltgcd.review.server import lookups
+from ltgcd.review.server.described import Described
 
 NAME = 2  # what typing a name costs
 REFINE = 2  # keys of a refit

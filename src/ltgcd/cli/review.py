@@ -10,7 +10,7 @@ import typer
 from ltgcd.cli.common import Json, report, status, stopped_by_sigterm
 
 if TYPE_CHECKING:
-    from ltgcd.server.serve import ReviewServer
+    from ltgcd.review.server.serve import ReviewServer
 
 
 def review(
@@ -71,8 +71,8 @@ def _open(run: Path, host: str, port: int | None) -> ReviewServer:
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise InputError("'ltgcd review' needs a few packages more: pip install 'ltgcd[review]'.") from error
-    from ltgcd.server.security import is_loopback
-    from ltgcd.server.serve import open_server
+    from ltgcd.review.server.security import is_loopback
+    from ltgcd.review.server.serve import open_server
 
     server = open_server(run, host, port)
     if not is_loopback(host):
@@ -87,7 +87,7 @@ def _export(run: Path, out: Path) -> dict[str, Any]:
     from ltgcd.common.outputs import check_output
     from ltgcd.run.directory import Run
     from ltgcd.run.reviewed import RunReview
-    from ltgcd.server.history import event_lines
+    from ltgcd.review.server.history import event_lines
 
     check_output(out)
     events = event_lines(RunReview.open(Run.open(run)).log.kept())

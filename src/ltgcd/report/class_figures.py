@@ -1,7 +1,7 @@
 """Every class of some items in figures: the one computation behind the report, the page of a review and the names.
 
 What depends on nothing but the sums of the classes is cheap enough to be done after every action of a review; what
-depends on where the items lie is done for the classes that an action touched, see `ltgcd.server.described`.
+depends on where the items lie is done for the classes that an action touched, see `ltgcd.review.server.described`.
 """
 
 from __future__ import annotations

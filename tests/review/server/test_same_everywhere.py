@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.server.synthetic import WORDS, make_run
+from tests.review.server.synthetic import WORDS, make_run
 
 from conftest import data_of
 from ltgcd.data.items import Texts
@@ -23,7 +23,7 @@ from ltgcd.run.relabel import relabel_run
 from ltgcd.run.report import report_run
 from ltgcd.run.suggested import with_suggestions_of_run
 from ltgcd.run.update import update_run
-from ltgcd.server.session import Session
+from ltgcd.review.server.session import Session
 
 KIND = np.repeat(np.arange(7), [60, 50, 40, 30, 40, 30, 20])
 NAMES = ["ant", "bee", "cat", "dog"]

@@ -1,6 +1,6 @@
 """A page sends edits without pause, and the server is killed at random moments: is everything kept that it was told?
 
-    python -m tests.server.kills --kills 50 --seed 0
+    python -m tests.review.server.kills --kills 50 --seed 0
 
 After each kill the server is started again, and the page sends once more, under the same key, what it had no answer to.
 Then all labels must be those of a plain list of what was sent, each action once, and undo must give the states before.
@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.server.synthetic import make_run
+from tests.review.server.synthetic import make_run
 
-from ltgcd.server.serve import open_server
+from ltgcd.review.server.serve import open_server
 
 N, K = 240, 8
 

@@ -32,11 +32,11 @@ from ltgcd.run.directory import Run
 from ltgcd.run.export import with_given
 from ltgcd.run.report import appended_classes, draw_again
 from ltgcd.run.reviewed import RunReview
-from ltgcd.server import lookups
-from ltgcd.server.described import Described
-from ltgcd.server.history import history, news, told
-from ltgcd.server.material import Material, read_material
-from ltgcd.server.thumbnails import Thumbnails
+from ltgcd.review.server import lookups
+from ltgcd.review.server.described import Described
+from ltgcd.review.server.history import history, news, told
+from ltgcd.review.server.material import Material, read_material
+from ltgcd.review.server.thumbnails import Thumbnails
 
 MAGIC = b"LTG1"
 GIVEN, LABELLED, DRAWN = 1, 2, 4  # bits of an item's flags

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.server.client import Client, open_client, seen
+from tests.review.server.client import Client, open_client, seen
 
 from conftest import train
 from ltgcd.common.errors import InputError

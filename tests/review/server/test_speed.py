@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.server.synthetic import make_run
+from tests.review.server.synthetic import make_run
 
-from ltgcd.server import lookups
-from ltgcd.server.session import Session
+from ltgcd.review.server import lookups
+from ltgcd.review.server.session import Session
 
 # Wide of the figures on an idle machine (0.6 s and 30 ms), because others may be working on this one.
 FIRST_STATE, ACTION = 8.0, 0.8

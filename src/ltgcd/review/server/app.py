@@ -19,10 +19,10 @@ from starlette.staticfiles import StaticFiles
 from ltgcd.common.errors import InputError
 from ltgcd.report.page import served_page, static_folder
 from ltgcd.review.log import StaleError
-from ltgcd.server import lookups
-from ltgcd.server.refining import Refining
-from ltgcd.server.security import Access, Guard
-from ltgcd.server.session import Seen, Session
+from ltgcd.review.server import lookups
+from ltgcd.review.server.refining import Refining
+from ltgcd.review.server.security import Access, Guard
+from ltgcd.review.server.session import Seen, Session
 
 DESCRIBED = 500  # rows of one answer
 LARGEST_PAGE = 5000

@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("starlette", reason="the server needs ltgcd[review]")
 
-from tests.server.client import Client, open_client
-from tests.server.synthetic import make_run
+from tests.review.server.client import Client, open_client
+from tests.review.server.synthetic import make_run
 
 
 @pytest.fixture

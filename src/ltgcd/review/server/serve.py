@@ -13,9 +13,9 @@ from pathlib import Path
 import uvicorn
 
 from ltgcd.common.errors import InputError
-from ltgcd.server.app import make_app
-from ltgcd.server.security import Access
-from ltgcd.server.session import Session
+from ltgcd.review.server.app import make_app
+from ltgcd.review.server.security import Access
+from ltgcd.review.server.session import Session
 
 PORT = 8765  # where it is looked for first, so that a page that was left open finds it again
 TRIED = 20  # ports behind it

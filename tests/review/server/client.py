@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 import numpy as np
 
-from ltgcd.server.app import make_app
-from ltgcd.server.security import Access
-from ltgcd.server.session import Session
+from ltgcd.review.server.app import make_app
+from ltgcd.review.server.security import Access
+from ltgcd.review.server.session import Session
 
 ACCESS = Access("127.0.0.1", 8765, "the-token")
 

@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.server.kills import Server, trial
+from tests.review.server.kills import Server, trial
 from typer.testing import CliRunner
 
 from conftest import fails
 from ltgcd.cli import app
 from ltgcd.run.directory import Run
 from ltgcd.run.export import export_run
-from ltgcd.server.session import Seen, Session
+from ltgcd.review.server.session import Seen, Session
 
 
 def test_killed_at_random_moments_it_loses_nothing(tmp_path: Path) -> None:

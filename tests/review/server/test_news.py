@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.server.client import Answer, Client, open_client, seen
-from tests.server.synthetic import make_run
+from tests.review.server.client import Answer, Client, open_client, seen
+from tests.review.server.synthetic import make_run
 
 from ltgcd.common.errors import InputError
 from ltgcd.data.sources import read_source
@@ -19,7 +19,7 @@ from ltgcd.run.discover import discover_source
 from ltgcd.run.refine import refine_run, undo_refine
 from ltgcd.run.relabel import relabel_run, undo_relabel
 from ltgcd.run.update import update_run
-from ltgcd.server import session
+from ltgcd.review.server import session
 
 CENTRES = 4 * np.random.RandomState(7).randn(6, 12)
 

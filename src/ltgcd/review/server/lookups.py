@@ -29,8 +29,8 @@ from ltgcd.review.suggest import (
     split_proposal,
     wilson,
 )
-from ltgcd.server.described import Described
-from ltgcd.server.material import Material
+from ltgcd.review.server.described import Described
+from ltgcd.review.server.material import Material
 
 PARTS = ("sure", "unsure", "far", "all")
 FOUND = 1000  # rows of a search

@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from PIL import Image
-from tests.server.client import ACCESS, Client, open_client
-from tests.server.synthetic import make_run
+from tests.review.server.client import ACCESS, Client, open_client
+from tests.review.server.synthetic import make_run
 
 from conftest import image_bytes
 from ltgcd.data.items import ImageFiles
-from ltgcd.server.security import HEADERS, Access, is_loopback
-from ltgcd.server.serve import open_server
+from ltgcd.review.server.security import HEADERS, Access, is_loopback
+from ltgcd.review.server.serve import open_server
 
 ADDRESSES = ["/", "/static/page.css", "/api/state", "/api/items", "/api/thumb/0", "/api/refine", "/nowhere"]
 EDIT = b'{"events": [{"op": "junk", "rows": [0]}], "version": 0}'

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.server.synthetic import make_run
+from tests.review.server.synthetic import make_run
 
 from ltgcd.review.state import Review, replay
-from ltgcd.server import lookups
-from ltgcd.server.described import Described
-from ltgcd.server.session import Session
+from ltgcd.review.server import lookups
+from ltgcd.review.server.described import Described
+from ltgcd.review.server.session import Session
 
 N, K = 90, 6
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ltgcd.common.errors import InputError
 from ltgcd.review.log import StaleError
 from ltgcd.run.reviewed import BY_REFINE
-from ltgcd.server.session import Seen, Session
+from ltgcd.review.server.session import Seen, Session
 
 if TYPE_CHECKING:
     from ltgcd.run.refine import Proposal

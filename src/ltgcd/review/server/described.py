@@ -16,7 +16,7 @@ from ltgcd.graph.class_shapes import shapes_after
 from ltgcd.report.class_figures import ClassFigures
 from ltgcd.report.tally import mask_of
 from ltgcd.review.state import Review
-from ltgcd.server.columns import columns_of_review, mended
+from ltgcd.review.server.columns import columns_of_review, mended
 
 
 class Described(ClassFigures):

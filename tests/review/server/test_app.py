@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pytest
 from PIL import Image
-from tests.server.client import Client, open_client
-from tests.server.synthetic import WORDS, make_run
+from tests.review.server.client import Client, open_client
+from tests.review.server.synthetic import WORDS, make_run
 
 from conftest import image_bytes
 from ltgcd.data.items import ImageBytes, Texts
 from ltgcd.run.directory import Run
 from ltgcd.run.export import export_run
 from ltgcd.run.relabel import relabel_run
-from ltgcd.server.session import Seen, Session
+from ltgcd.review.server.session import Seen, Session
 
 
 def columns(client: Client) -> dict[str, np.ndarray]:
