@@ -24,10 +24,10 @@ import numpy as np
 
 from ltgcd.bench.cells import Workshop
 from ltgcd.bench.tables import cell_of, read_settings, read_tables
+from ltgcd.common.engine.threads import torch_threads
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.discovery.discover import discover
 from ltgcd.discovery.task import Task, configure
-from ltgcd.engine.threads import torch_threads
 from ltgcd.evaluation.metric import evaluate
 from ltgcd.run.train import vectors
 

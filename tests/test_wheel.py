@@ -67,7 +67,7 @@ def test_the_wheel_holds_the_page_the_types_and_the_licence(wheel: Path) -> None
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         about = archive.read(next(name for name in names if name.endswith(".dist-info/METADATA"))).decode()
-    static = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src/ltgcd/report/static").iterdir()}
+    static = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src/ltgcd/output/report/static").iterdir()}
     assert static <= names
     assert "ltgcd/py.typed" in names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)

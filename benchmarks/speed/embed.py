@@ -26,10 +26,10 @@ import pyarrow as pa
 import torch
 from PIL import Image
 
+from ltgcd.common.engine import shards as engine
+from ltgcd.common.engine.threads import torch_threads
 from ltgcd.data.collection import Collection, Source
 from ltgcd.data.items import ImageBytes, Texts
-from ltgcd.engine import shards as engine
-from ltgcd.engine.threads import torch_threads
 from ltgcd.features import embed as features
 from ltgcd.features.backbones import efficientnet_lite as lite
 from ltgcd.features.backbones import load_backbone

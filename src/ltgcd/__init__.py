@@ -3,20 +3,18 @@
 The rooms, each of which imports only those that come before it:
 
 ================  ======================================================================================================
-``common``        errors, files that are whole or not there, progress, settings
+``common``        errors, files that are whole or not there, progress, settings; where work runs (``common/engine``)
 ``data``          what a collection is and where it comes from; splits and datasets
-``engine``        where work runs: in this process or in workers
 ``features``      from items to vectors: backbones, embedding, the cache
 ``graph``         what vectors say of each other: neighbours, density, peaks and their suppression (NMDS), k-means
 ``class_number``  how many classes there are
 ``training``      losses, selection, the loop; ``training/methods`` has a file for each method and the dict `METHODS`
 ``discovery``     `discover`: the whole pipeline as one pure function; rehearsals, adding new items
 ``evaluation``    the metric
-``report``        the HTML page; beside it ``export``, the formats of other tools
-``review``        what a person says about a run, and what follows from it
+``review``        what a person says about a run, and what follows from it; above ``run`` its page (``review/server``)
+``output``        what people take away: the page (``output/report``), the formats of other tools (``output/export``)
 ``run``           the run directory: names of files (``run/paths.py``), who writes them (``run/directory.py:Run``)
 ``estimator.py``  `CategoryDiscovery`
-
 ``plot``          charts of a fitted model or a run, as matplotlib axes
 ``bench``         the paper's tables
 ``cli``           the commands: parse, call, print

@@ -29,9 +29,9 @@ from ltgcd.discovery.fitted_collection import FittedCollection, add_items, cache
 from ltgcd.discovery.task import DiscoveryConfig, Task, configure
 from ltgcd.features.backbones import backbone_of
 from ltgcd.features.cache import FeatureStore
-from ltgcd.report.categories import Category, describe_categories
-from ltgcd.report.layout import places_on_map
-from ltgcd.report.page import Report, report_html
+from ltgcd.output.report.categories import Category, describe_categories
+from ltgcd.output.report.layout import places_on_map
+from ltgcd.output.report.page import Report, report_html
 from ltgcd.review.collection import correct, corrections_table
 from ltgcd.run.directory import PAGE
 from ltgcd.run.save_and_load import load_fitted, save_fitted

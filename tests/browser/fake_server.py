@@ -19,7 +19,7 @@ from PIL import Image, ImageDraw
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import with_metadata
-from ltgcd.report.page import served_page, static_folder
+from ltgcd.output.report.page import served_page, static_folder
 from ltgcd.review.state import begin, replay, with_codes
 
 POLICY = "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"

@@ -17,12 +17,12 @@ from fake_server import FakeRun, serve
 from test_review_page import wait_until
 
 from ltgcd.data.sources import read_source
+from ltgcd.review.server.serve import open_server
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import discover_source
 from ltgcd.run.refine import refine_run
 from ltgcd.run.relabel import relabel_run
 from ltgcd.run.update import update_run
-from ltgcd.review.server.serve import open_server
 
 CENTRES = 4 * np.random.RandomState(7).randn(6, 12)
 

@@ -16,8 +16,8 @@ from PIL import Image, ImageDraw
 from ltgcd.common.files import with_metadata
 from ltgcd.data.collection import Collection
 from ltgcd.data.items import Texts, Vectors
-from ltgcd.report.layout import Places
-from ltgcd.report.page import Report, report_html
+from ltgcd.output.report.layout import Places
+from ltgcd.output.report.page import Report, report_html
 from ltgcd.review.corrections import edits_of, read_corrections
 from ltgcd.review.state import begin, replay
 

@@ -20,8 +20,8 @@ from chromium import browser  # noqa: F401 - a fixture
 from test_review_page import wait_until
 
 from ltgcd.data.sources import read_source
-from ltgcd.run.discover import discover_source
 from ltgcd.review.server.serve import ReviewServer, open_server
+from ltgcd.run.discover import discover_source
 
 CLASSES, LARGEST = 8, 60  # of the collection; sizes fall from LARGEST on
 LABELLED = 0.4  # of every second class

@@ -17,7 +17,7 @@ from ltgcd import CategoryDiscovery
 from ltgcd.class_number.estimate import estimate_k
 from ltgcd.cli import app
 from ltgcd.common.errors import InputError
-from ltgcd.report.k_plot import k_plotter
+from ltgcd.output.report.k_plot import k_plotter
 
 
 def run_cli(*arguments: object) -> tuple[int, str, str]:

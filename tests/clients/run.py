@@ -26,7 +26,7 @@ from ltgcd.data.items import Texts  # noqa: E402
 from ltgcd.data.sources import read_source  # noqa: E402
 from ltgcd.data.tool_exports import read_tool_labels  # noqa: E402
 from ltgcd.discovery.assignments import assignments_table  # noqa: E402
-from ltgcd.export.formats import export_items  # noqa: E402
+from ltgcd.output.export.formats import export_items  # noqa: E402
 
 # Names that have broken something before: a formula, a control character, markup, a variable, the bin of unsure items.
 CLASSES = ("cat", "=1+1", "bell\x07", '<b class="x">&', "$image", "unsure", "ünïcödé 😀")

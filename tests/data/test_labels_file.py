@@ -22,7 +22,7 @@ from ltgcd.data.items import Texts
 from ltgcd.data.labels import NO_LABEL, names_of, without_no_label
 from ltgcd.data.sources import read_source
 from ltgcd.data.write_source import write_source
-from ltgcd.export.formats import export_items
+from ltgcd.output.export.formats import export_items
 
 IDS = ["cat/a.png", "cat/b.png", "dog/c.jpg", "unlabelled/d.png", "unlabelled/deep/e.jpg"]
 

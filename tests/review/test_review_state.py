@@ -333,7 +333,7 @@ def test_json_lines_and_what_is_no_corrections(review: Review, tmp_path: Path) -
 
 
 def test_an_export_that_was_edited_says_only_what_was_changed(review: Review, tmp_path: Path) -> None:
-    from ltgcd.export.formats import export_items
+    from ltgcd.output.export.formats import export_items
 
     export_items(
         review.table().select(["id", "label", "name", "status", "confidence"]), None, "csv", tmp_path / "e.csv"

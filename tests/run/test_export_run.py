@@ -17,8 +17,8 @@ from ltgcd.cli import output
 from ltgcd.data.collection import Source
 from ltgcd.data.sources import read_source
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
-from ltgcd.export.formats import FORMATS
-from ltgcd.export.publish import PREFIX
+from ltgcd.output.export.formats import FORMATS
+from ltgcd.output.export.publish import PREFIX
 from ltgcd.run.directory import Run
 
 ROWS = [

@@ -17,7 +17,7 @@ from ltgcd.data.items import Texts
 from ltgcd.data.sources import read_source
 from ltgcd.discovery.task import configure
 from ltgcd.estimator import CategoryDiscovery
-from ltgcd.report.categories import describe_categories
+from ltgcd.output.report.categories import describe_categories
 from ltgcd.run.check import check_run
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import discover_source

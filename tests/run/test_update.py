@@ -23,7 +23,7 @@ from ltgcd.data.sources import read_source
 from ltgcd.discovery.new_categories import closeness_rank, mixing, neighbour_groups, new_categories, unexplained_items
 from ltgcd.graph.knn import NeighbourGraph, knn_graph
 from ltgcd.graph.whitening import normalise, principal_components
-from ltgcd.report.layout import places_beside, places_on_map
+from ltgcd.output.report.layout import places_beside, places_on_map
 from ltgcd.review.log import StaleError
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import Embedding, discover_source

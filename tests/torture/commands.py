@@ -30,7 +30,7 @@ IMPORTED_LATE = (
     *("torch", "torch._dynamo", "torch.profiler", "sklearn.cluster", "faiss", "pandas", "pydantic", "rich.table"),
     *("pyarrow.dataset", "pyarrow.pandas_compat", "PIL.Image", "ltgcd.cli", "ltgcd.data.check", "ltgcd.run.discover"),
     *("ltgcd.run.train", "ltgcd.run.update", "ltgcd.run.predict", "ltgcd.run.export", "ltgcd.run.report"),
-    *("ltgcd.run.evaluate", "ltgcd.evaluation.predictions", "ltgcd.report.k_plot", "ltgcd.run.check"),
+    *("ltgcd.run.evaluate", "ltgcd.evaluation.predictions", "ltgcd.output.report.k_plot", "ltgcd.run.check"),
     *("ltgcd.run.relabel", "ltgcd.run.refine", "sqlite3"),
 )
 # Events of Python at which a child can be told to die: whatever touches a file.

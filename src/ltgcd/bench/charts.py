@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ltgcd.output.report.k_plot import INK, MUTED, draw_curve
 from ltgcd.plot.axes import NEW, OLD, plain
-from ltgcd.report.k_plot import INK, MUTED, draw_curve
 
 THIRDS = {"many": "#0b3c5d", "medium": "#4f94c8", "few": "#b9d7ee"}
 METHODS = ("simgcd", "ltgcd")  # rows of the main table that the teaser compares
@@ -77,7 +77,7 @@ def draw_bars(axes: Any, names: Sequence[str], values: Any, colours: Sequence[st
 
 
 def draw_estimate(axes: Any, record: dict[str, Any], title: str) -> None:  # noqa: ANN401
-    """The curve of a finished estimate (`ltgcd.report.k_plot.draw_curve`), with the true K."""
+    """The curve of a finished estimate (`ltgcd.output.report.k_plot.draw_curve`), with the true K."""
     true = record["k_true"]
     known = {} if record.get("known_share") is None else {"known_share": record["known_share"]}
     parts = {name: record.get(name) for name in ("k", "low", "high", "n_old", "curve")}

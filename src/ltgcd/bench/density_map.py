@@ -22,8 +22,8 @@ from ltgcd.data.collection import UNLABELLED, imbalance_factor
 from ltgcd.features.views import VectorViews
 from ltgcd.graph.density import density
 from ltgcd.graph.knn import knn_graph
-from ltgcd.report.k_plot import INK, MUTED
-from ltgcd.report.layout import map_items
+from ltgcd.output.report.k_plot import INK, MUTED
+from ltgcd.output.report.layout import map_items
 from ltgcd.run.directory import Run
 from ltgcd.run.train import vectors
 from ltgcd.training.config import changed

@@ -31,8 +31,8 @@ from ltgcd.bench.summary_figure import draw_summary
 from ltgcd.bench.tables import Column, Row, Setting, Table, cell_of, regime_of, setting_of
 from ltgcd.bench.verdicts import GROUPS
 from ltgcd.common.files import atomic_path
+from ltgcd.output.report.k_plot import INK, MUTED, repeatable
 from ltgcd.plot.axes import NEW, OLD, draw_sizes
-from ltgcd.report.k_plot import INK, MUTED, repeatable
 from ltgcd.run.directory import Run
 from ltgcd.run.train import Notify, silent
 

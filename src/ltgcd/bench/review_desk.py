@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.discovery.rehearsal import Calibrations
 from ltgcd.discovery.task import DiscoveryConfig
-from ltgcd.report.geometry import whitened_features
+from ltgcd.output.report.geometry import whitened_features
 from ltgcd.review.refine import refine
-from ltgcd.review.state import Event, Review, begin, replay, with_codes
 from ltgcd.review.server import lookups
 from ltgcd.review.server.described import Described
+from ltgcd.review.state import Event, Review, begin, replay, with_codes
 
 NAME = 2  # what typing a name costs
 REFINE = 2  # keys of a refit

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from ltgcd.report.k_plot import INK, MUTED
+from ltgcd.output.report.k_plot import INK, MUTED
 
 WIDTH = 7.0  # inches: 672 px as SVG
 LINE = 112  # letters of a line below the title

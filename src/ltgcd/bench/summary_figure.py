@@ -7,9 +7,9 @@ from typing import Any
 
 from ltgcd.bench.sheets import mark, sheet
 from ltgcd.bench.summary import FEATURES, OURS, Place
+from ltgcd.output.report.k_plot import INK, MUTED
 from ltgcd.plot.axes import GRID, NEW
 from ltgcd.plot.axes import OLD as ALL
-from ltgcd.report.k_plot import INK, MUTED
 
 MEASURES = ((0, ALL, "o"), (2, NEW, "s"))  # of All, Old, New: place, colour, and a shape for eyes that see no colours
 

@@ -105,7 +105,7 @@ def discover(
         )
 
     def show(result: dict[str, Any]) -> None:
-        from ltgcd.report.sentences import calibration_sentence
+        from ltgcd.output.report.sentences import calibration_sentence
 
         interval = "" if result["low"] is None else f" (90 % interval {result['low']} to {result['high']})"
         print(f"About {result['k']} classes in all{interval}, {result['n_old']} of them yours.")

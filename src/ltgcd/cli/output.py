@@ -67,7 +67,7 @@ def export(
     """
 
     def work() -> dict[str, Any]:
-        from ltgcd.export.formats import STATUSES
+        from ltgcd.output.export.formats import STATUSES
         from ltgcd.run.directory import Run as Held
         from ltgcd.run.export import export_run
 

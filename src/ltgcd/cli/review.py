@@ -85,9 +85,9 @@ def _export(run: Path, out: Path) -> dict[str, Any]:
 
     from ltgcd.common.files import atomic_path
     from ltgcd.common.outputs import check_output
+    from ltgcd.review.server.history import event_lines
     from ltgcd.run.directory import Run
     from ltgcd.run.reviewed import RunReview
-    from ltgcd.review.server.history import event_lines
 
     check_output(out)
     events = event_lines(RunReview.open(Run.open(run)).log.kept())

@@ -80,7 +80,7 @@ def estimate_k(
 
     def work() -> dict[str, Any]:
         from ltgcd.data.sources import read_source
-        from ltgcd.report.k_plot import k_plotter
+        from ltgcd.output.report.k_plot import k_plotter
         from ltgcd.run.train import estimate_source
 
         # What can't be drawn is refused before the work.
@@ -204,7 +204,7 @@ def train(
         return {"method": method, "trained": config.experiment is not None, **summary(done, read.collection.n_old)}
 
     def show(result: dict[str, Any]) -> None:
-        from ltgcd.report.sentences import calibration_sentence
+        from ltgcd.output.report.sentences import calibration_sentence
 
         print(f"{result['method']}: {result['k']} classes ({result['n_old']} known), {result['seconds']:.1f} s.")
         if result["trained"]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from ltgcd.common.engine.shards import SAID_SECONDS, foretold
+from ltgcd.common.engine.threads import available_cores
 from ltgcd.common.progress import time_left
 from ltgcd.discovery.rehearsal import ITEMS
 from ltgcd.discovery.task import DiscoveryConfig
-from ltgcd.engine.shards import SAID_SECONDS, foretold
-from ltgcd.engine.threads import available_cores
 
 # CPU-seconds of one thread, measured by stage on 2,000, 5,000 and 10,003 × 384 (BANKING77) and on 4,000, 12,000 and
 # 30,336 × 1,280 (plankton), half of the classes known and half of their items labelled. Without the map these took 7,

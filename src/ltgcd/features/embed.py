@@ -3,7 +3,7 @@
 An item's features depend on the item alone, to the last bit: not on the order of the rows, the other items or the
 batch it falls into, for batches are always full (`filled_up`) and texts run only with texts of their length. So a run
 that was killed and is run again keeps its finished shards and ends with what a run without interruption gives, and it
-does not matter which process has computed a shard (`ltgcd.engine`).
+does not matter which process has computed a shard (`ltgcd.common.engine`).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ import torch
 from numpy.typing import NDArray
 
 from ltgcd.common.checksums import write_table
+from ltgcd.common.engine.ray_cluster import check_cluster
+from ltgcd.common.engine.shards import Foretell, foretold, map_shards
+from ltgcd.common.engine.threads import torch_threads
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path, with_metadata
 from ltgcd.common.progress import progress
 from ltgcd.data.collection import UNLABELLED, Collection, Source
 from ltgcd.data.items import Kind, Vectors
 from ltgcd.data.write_source import write_embeddings, write_manifest
-from ltgcd.engine.ray_cluster import check_cluster
-from ltgcd.engine.shards import Foretell, foretold, map_shards
-from ltgcd.engine.threads import torch_threads
 from ltgcd.features.backbones import check_kind
 from ltgcd.features.backbones.base import Backbone
 from ltgcd.features.backbones.engines import choose_engine, filled_up
@@ -137,7 +137,7 @@ def embed(
     notify : callable
         Told what is about to happen, a sentence at a time.
     foretell : callable
-        Makes the sentence on how long it will take, see `ltgcd.engine.shards.map_shards`.
+        Makes the sentence on how long it will take, see `ltgcd.common.engine.shards.map_shards`.
     """
     folder, collection = Path(folder), source.collection
     check_kind(backbone.name, backbone.kind, collection.items.kind, views)

@@ -12,10 +12,10 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from ltgcd.common.engine.threads import available_cores
 from ltgcd.common.errors import InputError
 from ltgcd.data.content_ids import digests_of
 from ltgcd.data.items import Items
-from ltgcd.engine.threads import available_cores
 from ltgcd.features.backbones.base import Backbone
 from ltgcd.features.backbones.engines import Engine, Run, make_engine
 from ltgcd.features.cache import write_shard

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ltgcd.common.errors import InputError
+from ltgcd.output.report.k_plot import INK, draw_curve, repeatable
 from ltgcd.plot.axes import (
     NEW,
     OLD,
@@ -25,7 +26,6 @@ from ltgcd.plot.axes import (
     headed,
 )
 from ltgcd.plot.shown import Plotted, confusion_of, progress_of, shown
-from ltgcd.report.k_plot import INK, draw_curve, repeatable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

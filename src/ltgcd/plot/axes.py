@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ltgcd.report.k_plot import BLUE, INK, MUTED
+from ltgcd.output.report.k_plot import BLUE, INK, MUTED
 
 OLD, NEW = BLUE, "#d55e00"  # they differ in lightness too, for eyes that see no red or no green
 PALE = "#c3ccd4"

@@ -19,7 +19,7 @@ from ltgcd.discovery.classes import Classes, classes_of
 from ltgcd.discovery.fitted_collection import FittedCollection
 from ltgcd.estimator import CategoryDiscovery
 from ltgcd.features.views import VectorViews
-from ltgcd.report.layout import places_on_map
+from ltgcd.output.report.layout import places_on_map
 from ltgcd.review.log import EventLog, replayed
 from ltgcd.review.state import begin, replay
 from ltgcd.run.directory import Run

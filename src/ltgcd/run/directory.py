@@ -40,7 +40,7 @@ from ltgcd.run.paths import EMBEDDED, PROTOTYPES, STATES
 from ltgcd.run.reviewed import with_review
 
 if TYPE_CHECKING:
-    from ltgcd.report.layout import Places
+    from ltgcd.output.report.layout import Places
 
 PAGE = "report"  # what the page is sealed as, see `ltgcd.common.outputs`
 
@@ -130,7 +130,7 @@ class Run(FittedRun):
 
     def places(self) -> tuple[pa.StringArray, Places] | None:
         """Ids and places on the map, if the run keeps a map that is whole."""
-        from ltgcd.report.layout import Places  # noqa: PLC0415 - scikit-learn takes a second to import
+        from ltgcd.output.report.layout import Places  # noqa: PLC0415 - scikit-learn takes a second to import
 
         if not self.files.map.is_file():
             return None

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ltgcd.common.engine.ray_cluster import check_cluster
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
@@ -16,7 +17,6 @@ from ltgcd.data.items import Items, Kind, Vectors
 from ltgcd.discovery.duration import Forecast, busyness, discovery_seconds
 from ltgcd.discovery.memory import check_memory
 from ltgcd.discovery.task import DiscoveryConfig, check_class_number, configure
-from ltgcd.engine.ray_cluster import check_cluster
 from ltgcd.features.backbones import check_backbone, default_backbone, load_backbone
 from ltgcd.features.cache import FeatureStore, shown_items
 from ltgcd.features.embed import embed

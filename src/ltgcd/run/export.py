@@ -15,9 +15,9 @@ from ltgcd.common.outputs import check_output
 from ltgcd.data.collection import UNLABELLED, Collection
 from ltgcd.data.items import ImageFiles
 from ltgcd.data.sources import read_source, warn
-from ltgcd.export.formats import STATUSES, check_export, export_items
-from ltgcd.export.job import GIVEN
-from ltgcd.export.publish import sweep_exports
+from ltgcd.output.export.formats import STATUSES, check_export, export_items
+from ltgcd.output.export.job import GIVEN
+from ltgcd.output.export.publish import sweep_exports
 from ltgcd.run.directory import Run
 from ltgcd.run.items import in_order
 
@@ -39,7 +39,7 @@ def export_run(
     run : Run
         A finished run.
     form : str
-        A key of `ltgcd.export.formats.FORMATS`.
+        A key of `ltgcd.output.export.formats.FORMATS`.
     out : path
         A file (csv, parquet, label-studio) or a folder (folders, fiftyone, coco), outside of the run and of the source.
     source : path, optional

@@ -24,10 +24,10 @@ from ltgcd.common.files import LOCK, is_temporary, read_metadata
 from ltgcd.common.outputs import check_output
 from ltgcd.data.collection import UNLABELLED, positions
 from ltgcd.discovery.task import Hooks
-from ltgcd.export.publish import private_folder, publish
 from ltgcd.features.backbones import backbone_of
 from ltgcd.features.cache import FeatureStore, opened
 from ltgcd.features.views import CachedViews
+from ltgcd.output.export.publish import private_folder, publish
 from ltgcd.review.corrections import edits_of
 from ltgcd.review.log import StaleError
 from ltgcd.review.refine import Refined, refine

@@ -18,9 +18,9 @@ from ltgcd.data.collection import Collection, positions
 from ltgcd.data.items import Items, Vectors
 from ltgcd.data.sources import read_source
 from ltgcd.features.cache import shown_items
-from ltgcd.report.layout import Places, places_on_map
-from ltgcd.report.page import Report, report_html
-from ltgcd.report.pictures import pictures_of_vectors
+from ltgcd.output.report.layout import Places, places_on_map
+from ltgcd.output.report.page import Report, report_html
+from ltgcd.output.report.pictures import pictures_of_vectors
 from ltgcd.run.directory import Run
 from ltgcd.run.items import in_order
 from ltgcd.run.suggested import shown_collection, source_labels

@@ -19,9 +19,9 @@ def with_suggestions(
     """Assignments of a collection with features x (N, D), with a proposed name for every novel category.
 
     `y` (N,) are all labels of the source, -1 for none: likeness is measured by them, see
-    `ltgcd.report.geometry.whitened_features`.
+    `ltgcd.output.report.geometry.whitened_features`.
     """
-    from ltgcd.report.categories import suggested_names  # noqa: PLC0415 - scikit-learn takes a second to import
+    from ltgcd.output.report.categories import suggested_names  # noqa: PLC0415 - scikit-learn takes a second to import
 
     classes = classes_of(read_metadata(table.schema), collection.class_names)
     return with_suggested(table, classes, suggested_names(collection, x, table, y))

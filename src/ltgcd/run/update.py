@@ -33,7 +33,7 @@ from ltgcd.discovery.assignments import core
 from ltgcd.discovery.classes import Classes, table_of
 from ltgcd.discovery.extend import extend
 from ltgcd.features.cache import FeatureStore
-from ltgcd.report.layout import Places, places_beside
+from ltgcd.output.report.layout import Places, places_beside
 from ltgcd.run.directory import Run
 from ltgcd.run.files import features_checksum
 from ltgcd.run.identity import Comparison, compare_items

@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from ltgcd.common.engine.threads import torch_threads
 from ltgcd.common.errors import InputError
 from ltgcd.common.tables import RowTable, Table, most_likely, probabilities
 from ltgcd.data.collection import UNLABELLED
-from ltgcd.engine.threads import torch_threads
 from ltgcd.features.backbones.embeddings import ResidualAdapter
 from ltgcd.features.views import VectorViews, Views
 from ltgcd.graph.communities import placed_items, starting_clusters

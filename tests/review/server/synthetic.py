@@ -11,7 +11,7 @@ import pyarrow as pa
 from ltgcd.data.collection import Collection, Source
 from ltgcd.data.items import Items, Vectors
 from ltgcd.discovery.assignments import assignments_table
-from ltgcd.report.layout import Places
+from ltgcd.output.report.layout import Places
 from ltgcd.run.directory import Run
 
 SHARE_WRONG = 0.1

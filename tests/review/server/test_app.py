@@ -16,10 +16,10 @@ from tests.review.server.synthetic import WORDS, make_run
 
 from conftest import image_bytes
 from ltgcd.data.items import ImageBytes, Texts
+from ltgcd.review.server.session import Seen, Session
 from ltgcd.run.directory import Run
 from ltgcd.run.export import export_run
 from ltgcd.run.relabel import relabel_run
-from ltgcd.review.server.session import Seen, Session
 
 
 def columns(client: Client) -> dict[str, np.ndarray]:

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from conftest import fails
 from ltgcd.cli import app
+from ltgcd.review.server.session import Seen, Session
 from ltgcd.run.directory import Run
 from ltgcd.run.export import export_run
-from ltgcd.review.server.session import Seen, Session
 
 
 def test_killed_at_random_moments_it_loses_nothing(tmp_path: Path) -> None:

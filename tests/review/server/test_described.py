@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.review.server.synthetic import make_run
 
-from ltgcd.review.state import Review, replay
 from ltgcd.review.server import lookups
 from ltgcd.review.server.described import Described
 from ltgcd.review.server.session import Session
+from ltgcd.review.state import Review, replay
 
 N, K = 90, 6
 

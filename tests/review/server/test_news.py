@@ -13,13 +13,13 @@ from tests.review.server.synthetic import make_run
 
 from ltgcd.common.errors import InputError
 from ltgcd.data.sources import read_source
+from ltgcd.review.server import session
 from ltgcd.run.check import check_run
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import discover_source
 from ltgcd.run.refine import refine_run, undo_refine
 from ltgcd.run.relabel import relabel_run, undo_relabel
 from ltgcd.run.update import update_run
-from ltgcd.review.server import session
 
 CENTRES = 4 * np.random.RandomState(7).randn(6, 12)
 

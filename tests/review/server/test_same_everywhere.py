@@ -15,6 +15,7 @@ from conftest import data_of
 from ltgcd.data.items import Texts
 from ltgcd.data.sources import read_source
 from ltgcd.estimator import CategoryDiscovery
+from ltgcd.review.server.session import Session
 from ltgcd.run.check import check_run
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import discover_source
@@ -23,7 +24,6 @@ from ltgcd.run.relabel import relabel_run
 from ltgcd.run.report import report_run
 from ltgcd.run.suggested import with_suggestions_of_run
 from ltgcd.run.update import update_run
-from ltgcd.review.server.session import Session
 
 KIND = np.repeat(np.arange(7), [60, 50, 40, 30, 40, 30, 20])
 NAMES = ["ant", "bee", "cat", "dog"]

@@ -17,7 +17,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ltgcd.common.errors import InputError
-from ltgcd.report.page import served_page, static_folder
+from ltgcd.output.report.page import served_page, static_folder
 from ltgcd.review.log import StaleError
 from ltgcd.review.server import lookups
 from ltgcd.review.server.refining import Refining

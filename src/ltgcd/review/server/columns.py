@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.discovery.classes import JUNK, KNOWN, NOVEL, UNSURE
-from ltgcd.report.tally import Now, columns_of, mask_of
+from ltgcd.output.report.tally import Now, columns_of, mask_of
 from ltgcd.review.state import Review
 
 

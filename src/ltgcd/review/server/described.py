@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.discovery.classes import JUNK
 from ltgcd.graph.class_shapes import shapes_after
-from ltgcd.report.class_figures import ClassFigures
-from ltgcd.report.tally import mask_of
-from ltgcd.review.state import Review
+from ltgcd.output.report.class_figures import ClassFigures
+from ltgcd.output.report.tally import mask_of
 from ltgcd.review.server.columns import columns_of_review, mended
+from ltgcd.review.state import Review
 
 
 class Described(ClassFigures):
@@ -25,7 +25,7 @@ class Described(ClassFigures):
     Parameters
     ----------
     z : ndarray of float32, shape (N, d)
-        What `ltgcd.report.geometry.whitened_features` gives.
+        What `ltgcd.output.report.geometry.whitened_features` gives.
     y : ndarray of int64, shape (N,)
         Labels of the source, -1 for none.
     review : Review

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ltgcd.discovery.classes import Classes
-from ltgcd.report.sentences import plural
+from ltgcd.output.report.sentences import plural
 from ltgcd.review.log import Kept, Step
 from ltgcd.review.state import Event
 from ltgcd.run.reviewed import BY_REFINE, RunReview

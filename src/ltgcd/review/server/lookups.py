@@ -16,6 +16,8 @@ from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.items import Texts
 from ltgcd.discovery.classes import JUNK, STATUSES
 from ltgcd.graph.class_shapes import own_cosines, within_cosine
+from ltgcd.review.server.described import Described
+from ltgcd.review.server.material import Material
 from ltgcd.review.state import Event, Review
 from ltgcd.review.suggest import (
     Order,
@@ -29,8 +31,6 @@ from ltgcd.review.suggest import (
     split_proposal,
     wilson,
 )
-from ltgcd.review.server.described import Described
-from ltgcd.review.server.material import Material
 
 PARTS = ("sure", "unsure", "far", "all")
 FOUND = 1000  # rows of a search

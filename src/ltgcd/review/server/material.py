@@ -15,12 +15,12 @@ from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.items import Items, Kind, Texts
 from ltgcd.discovery.classes import JUNK
 from ltgcd.graph.class_shapes import class_shapes
-from ltgcd.report.categories import vocabulary
-from ltgcd.report.geometry import whitened_features
-from ltgcd.report.layout import tail_sample
-from ltgcd.report.pictures import Pictures, pictures_of_vectors
-from ltgcd.report.tally import Now
-from ltgcd.report.terms import Vocabulary
+from ltgcd.output.report.categories import vocabulary
+from ltgcd.output.report.geometry import whitened_features
+from ltgcd.output.report.layout import tail_sample
+from ltgcd.output.report.pictures import Pictures, pictures_of_vectors
+from ltgcd.output.report.tally import Now
+from ltgcd.output.report.terms import Vocabulary
 from ltgcd.review.suggest import fitted_temperature
 from ltgcd.run.directory import Run
 from ltgcd.run.report import features_of, shown_in_order

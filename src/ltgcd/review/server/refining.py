@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ltgcd.common.errors import InputError
 from ltgcd.review.log import StaleError
-from ltgcd.run.reviewed import BY_REFINE
 from ltgcd.review.server.session import Seen, Session
+from ltgcd.run.reviewed import BY_REFINE
 
 if TYPE_CHECKING:
     from ltgcd.run.refine import Proposal

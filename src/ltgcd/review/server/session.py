@@ -23,20 +23,20 @@ from threadpoolctl import ThreadpoolController
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.discovery.classes import STATUSES
-from ltgcd.export.formats import export_items
-from ltgcd.report.page import KINDS, facts_of_fit, k_curve
-from ltgcd.report.sentences import estimate_sentence, expected_right, plural
+from ltgcd.output.export.formats import export_items
+from ltgcd.output.report.page import KINDS, facts_of_fit, k_curve
+from ltgcd.output.report.sentences import estimate_sentence, expected_right, plural
 from ltgcd.review.log import StaleError
-from ltgcd.review.state import Event
-from ltgcd.run.directory import Run
-from ltgcd.run.export import with_given
-from ltgcd.run.report import appended_classes, draw_again
-from ltgcd.run.reviewed import RunReview
 from ltgcd.review.server import lookups
 from ltgcd.review.server.described import Described
 from ltgcd.review.server.history import history, news, told
 from ltgcd.review.server.material import Material, read_material
 from ltgcd.review.server.thumbnails import Thumbnails
+from ltgcd.review.state import Event
+from ltgcd.run.directory import Run
+from ltgcd.run.export import with_given
+from ltgcd.run.report import appended_classes, draw_again
+from ltgcd.run.reviewed import RunReview
 
 MAGIC = b"LTG1"
 GIVEN, LABELLED, DRAWN = 1, 2, 4  # bits of an item's flags

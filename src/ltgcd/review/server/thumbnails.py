@@ -12,8 +12,8 @@ from PIL import Image
 from ltgcd.common.errors import InputError
 from ltgcd.data.images import decode
 from ltgcd.data.items import Items
-from ltgcd.report.columns import TINY
-from ltgcd.report.pictures import Pictures, thumbnail
+from ltgcd.output.report.columns import TINY
+from ltgcd.output.report.pictures import Pictures, thumbnail
 
 QUALITY = {96: 70, 192: 75, 1024: 85}  # by side in pixels: the sizes there are
 HELD = 96 * 2**20  # bytes that are kept

@@ -15,9 +15,9 @@ import pytest
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection
 from ltgcd.data.sources import read_source
-from ltgcd.export import formats
-from ltgcd.export.formats import FORMATS, check_export, export_items
-from ltgcd.export.publish import PREFIX, private_folder, publish
+from ltgcd.output.export import formats
+from ltgcd.output.export.formats import FORMATS, check_export, export_items
+from ltgcd.output.export.publish import PREFIX, private_folder, publish
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_planted_link_is_not_followed(
         made.mkdir()
     (victim / "output").write_text("mine")
     (folder / f"{PREFIX}planted.tmp").symlink_to(victim)
-    monkeypatch.setattr("ltgcd.export.publish.secrets.token_hex", lambda _bytes: "planted")
+    monkeypatch.setattr("ltgcd.output.export.publish.secrets.token_hex", lambda _bytes: "planted")
     with pytest.raises(FileExistsError):
         export_items(assigned, photos, form, folder / "out.json")
     assert names(victim) == ["output"] and (victim / "output").read_text() == "mine"
@@ -102,8 +102,8 @@ from pathlib import Path
 import numpy as np, pyarrow as pa
 from ltgcd.data.collection import Collection
 from ltgcd.data.items import Texts
-from ltgcd.export.formats import export_items
-from ltgcd.export.files import FilePlacer
+from ltgcd.output.export.formats import export_items
+from ltgcd.output.export.files import FilePlacer
 
 place, ids = FilePlacer._place, pa.array([str(i) for i in range(100)])
 def place_and_die(self, content, target):

@@ -23,10 +23,10 @@ from ltgcd.graph.class_shapes import (
     rounded,
     within_cosine,
 )
-from ltgcd.report.queue import Queue, queue
-from ltgcd.report.sentences import plural
-from ltgcd.report.tally import Now, Tally
-from ltgcd.report.terms import Vocabulary
+from ltgcd.output.report.queue import Queue, queue
+from ltgcd.output.report.sentences import plural
+from ltgcd.output.report.tally import Now, Tally
+from ltgcd.output.report.terms import Vocabulary
 
 NEAREST = 3  # known classes beside a class
 
@@ -45,7 +45,7 @@ class ClassFigures:
     Parameters
     ----------
     z : ndarray of float32, shape (N, d)
-        What `ltgcd.report.geometry.whitened_features` gives.
+        What `ltgcd.output.report.geometry.whitened_features` gives.
     y : ndarray of int64, shape (N,)
         Labels of the source, -1 for none; which number stands for which class plays no part.
     """

@@ -20,18 +20,18 @@ from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection
 from ltgcd.data.items import ImageBytes, Texts, Vectors
 from ltgcd.graph.whitening import fit_whitening
-from ltgcd.report import page as page_module
-from ltgcd.report.assigned import STATUSES, UNSURE
-from ltgcd.report.cards import examples
-from ltgcd.report.categories import assigned_figures, describe_categories
-from ltgcd.report.class_figures import Neighbour, suggested_name
-from ltgcd.report.columns import _by_priority, _shortened
-from ltgcd.report.geometry import whitened_features
-from ltgcd.report.layout import Places, map_items, places_beside, places_on_map, tail_sample
-from ltgcd.report.page import Report, report_html
-from ltgcd.report.pictures import thumbnails
-from ltgcd.report.queue import queue
-from ltgcd.report.terms import Vocabulary
+from ltgcd.output.report import page as page_module
+from ltgcd.output.report.assigned import STATUSES, UNSURE
+from ltgcd.output.report.cards import examples
+from ltgcd.output.report.categories import assigned_figures, describe_categories
+from ltgcd.output.report.class_figures import Neighbour, suggested_name
+from ltgcd.output.report.columns import _by_priority, _shortened
+from ltgcd.output.report.geometry import whitened_features
+from ltgcd.output.report.layout import Places, map_items, places_beside, places_on_map, tail_sample
+from ltgcd.output.report.page import Report, report_html
+from ltgcd.output.report.pictures import thumbnails
+from ltgcd.output.report.queue import queue
+from ltgcd.output.report.terms import Vocabulary
 
 K = {"method": "peaks", "k": 3, "low": 2, "high": 5, "n_old": 2, "curve": [[2, -1.0], [3, -0.5], [4, -0.9]]}
 
@@ -150,7 +150,7 @@ def test_the_queue_is_doubt_times_spread_and_not_items() -> None:
 def test_whitened_rows_are_those_of_the_whitening_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
     collection, x, _ = problem(90)
     wanted = fit_whitening(x, collection.y, 2, 128).transform(x)
-    monkeypatch.setattr("ltgcd.report.geometry.ROWS", 7)
+    monkeypatch.setattr("ltgcd.output.report.geometry.ROWS", 7)
     found = whitened_features(x, collection.y)
     np.testing.assert_allclose(found, wanted, atol=1e-5)
     np.testing.assert_array_equal(found, whitened_features(x, np.where(collection.y >= 0, 1 - collection.y, -1)))
@@ -160,7 +160,7 @@ def test_whitened_rows_are_those_of_the_whitening_in_one_go(monkeypatch: pytest.
 
 def test_the_whitening_of_a_sample_does_not_depend_on_the_order_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     collection, x, _ = problem(90)
-    monkeypatch.setattr("ltgcd.report.geometry.FITTED", 30)
+    monkeypatch.setattr("ltgcd.output.report.geometry.FITTED", 30)
     order = np.random.RandomState(1).permutation(len(x))
     found = whitened_features(x, collection.y)
     np.testing.assert_allclose(whitened_features(x[order], collection.y[order]), found[order], atol=1e-5)
@@ -200,7 +200,7 @@ def test_the_sample_keeps_the_tail(labels: list[int], limit: int) -> None:
 
 
 def test_the_map_takes_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ltgcd.report.layout.SAMPLE", 60)
+    monkeypatch.setattr("ltgcd.output.report.layout.SAMPLE", 60)
     random = np.random.RandomState(0)
     for z in (np.zeros((1, 3)), np.zeros((3, 2)), np.ones((12, 1)), np.zeros((40, 4)), random.randn(5, 1)):
         places = map_items(z.astype(np.float32), np.zeros(len(z), np.int64))

@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection, imbalance_factor
-from ltgcd.report.assigned import STATUSES, Assigned
-from ltgcd.report.cards import make_cards
-from ltgcd.report.categories import assigned_figures
-from ltgcd.report.columns import item_columns
-from ltgcd.report.layout import Places
-from ltgcd.report.pictures import Pictures, collection_pictures
-from ltgcd.report.sentences import (
+from ltgcd.output.report.assigned import STATUSES, Assigned
+from ltgcd.output.report.cards import make_cards
+from ltgcd.output.report.categories import assigned_figures
+from ltgcd.output.report.columns import item_columns
+from ltgcd.output.report.layout import Places
+from ltgcd.output.report.pictures import Pictures, collection_pictures
+from ltgcd.output.report.sentences import (
     MARKED,
     Counts,
     calibration_sentence,
@@ -66,12 +66,12 @@ class Report:
         ``id, label, name, status, confidence``, in any order; items without an assignment are left out, and the page
         says so.
     places : Places
-        Where the collection's items are on the map, see `ltgcd.report.layout.places_on_map`.
+        Where the collection's items are on the map, see `ltgcd.output.report.layout.places_on_map`.
     k_estimate : dict or None
         Result of the estimate of the class number: ``method, k, low, high, n_old, curve, evidence``; None where the
         number was given.
     calibration_error, calibration_chance : float or None
-        See `ltgcd.report.sentences.calibration_sentence`.
+        See `ltgcd.output.report.sentences.calibration_sentence`.
     appended : int
         Classes that later items have added to those that were estimated.
     pictures : callable or None
@@ -145,7 +145,7 @@ def served_page(title: str, static: str = "/static/") -> str:
 
 def static_folder() -> Traversable:
     """Where the page's styles and modules are."""
-    return resources.files("ltgcd.report") / "static"
+    return resources.files("ltgcd.output.report") / "static"
 
 
 def modules_of(entry: str) -> dict[str, str]:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from typing import Any
 
+from ltgcd.common.engine.pool import DEATHS
+from ltgcd.common.engine.threads import available_cores, torch_threads
 from ltgcd.common.errors import InputError
-from ltgcd.engine.pool import DEATHS
-from ltgcd.engine.threads import available_cores, torch_threads
 
 LOCAL = "ray"  # a cluster of this machine alone, which ends with us
 OBJECT_STORE = 128 << 20  # bytes: what goes through it are shards, which are lists of items
@@ -81,7 +81,7 @@ def run_on_ray(
     advance: Callable[[int], None],
     notify: Callable[[str], None],
 ) -> None:
-    """Have the actors of a cluster do all shards; see `ltgcd.engine.shards.map_shards`."""
+    """Have the actors of a cluster do all shards; see `ltgcd.common.engine.shards.map_shards`."""
     # What Ray prints about actors that die goes to stderr: stdout is for what the command says.
     with joined(check_cluster(cluster)) as cores, redirect_stdout(sys.stderr):
         import ray  # noqa: PLC0415

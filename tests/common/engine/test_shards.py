@@ -16,10 +16,10 @@ import errands
 import pytest
 import torch
 
-import ltgcd.engine.shards as engine
+import ltgcd.common.engine.shards as engine
+from ltgcd.common.engine.shards import map_shards
+from ltgcd.common.engine.threads import available_cores
 from ltgcd.common.errors import InputError
-from ltgcd.engine.shards import map_shards
-from ltgcd.engine.threads import available_cores
 
 
 class Heard:
@@ -119,7 +119,7 @@ def test_no_more_workers_than_a_container_has_time_for(tmp_path: Path, monkeypat
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: set(range(64)))
     for quota, cores in (("max 100000", 64), ("250000 100000", 2), ("50000 100000", 1), ("nonsense", 64)):
         (tmp_path / "cpu.max").write_text(quota)
-        monkeypatch.setattr("ltgcd.engine.threads._QUOTA", tmp_path / "cpu.max")
+        monkeypatch.setattr("ltgcd.common.engine.threads._QUOTA", tmp_path / "cpu.max")
         assert available_cores() == cores
 
 
@@ -180,7 +180,7 @@ def test_workers_never_outlive_their_parent_and_leave_nothing_half_written(tmp_p
     script = tmp_path / "script.py"
     script.write_text(
         "import sys, errands; from functools import partial; from pathlib import Path\n"
-        "from ltgcd.engine.shards import map_shards\n"
+        "from ltgcd.common.engine.shards import map_shards\n"
         "map_shards(partial(errands.make, Path(sys.argv[1]), 'slow'), iter(range(6)), 12, workers=2)\n"
     )
     folder = tmp_path / "out"

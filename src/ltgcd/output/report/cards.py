@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ltgcd.report.assigned import UNSURE, Assigned
-from ltgcd.report.class_figures import ClassFigures
+from ltgcd.output.report.assigned import UNSURE, Assigned
+from ltgcd.output.report.class_figures import ClassFigures
 
 EXAMPLES = 4  # of each kind a category: centre, edge, least sure, and unsure items that lean towards it
 UNSURE_EXAMPLES = 12

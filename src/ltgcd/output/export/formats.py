@@ -25,10 +25,10 @@ from ltgcd.data.collection import Collection, positions
 from ltgcd.data.images import image_size
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
 from ltgcd.discovery.classes import SUGGESTED
-from ltgcd.export.files import safe_name, unique_name
-from ltgcd.export.job import BINS, GIVEN, Export
-from ltgcd.export.label_studio import INTERFACE, write_label_studio
-from ltgcd.export.publish import private_folder, publish
+from ltgcd.output.export.files import safe_name, unique_name
+from ltgcd.output.export.job import BINS, GIVEN, Export
+from ltgcd.output.export.label_studio import INTERFACE, write_label_studio
+from ltgcd.output.export.publish import private_folder, publish
 
 EXPORTED = (*ASSIGNMENT_COLUMNS, GIVEN, SUGGESTED)
 STATUSES = ("known", "novel", *BINS)

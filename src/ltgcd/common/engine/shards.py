@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable
 from itertools import chain, islice
 from typing import TypeVar
 
+from ltgcd.common.engine.pool import NotForWorkers, run_in_workers
+from ltgcd.common.engine.ray_cluster import run_on_ray
+from ltgcd.common.engine.threads import available_cores, torch_threads
 from ltgcd.common.progress import time_left
-from ltgcd.engine.pool import NotForWorkers, run_in_workers
-from ltgcd.engine.ray_cluster import run_on_ray
-from ltgcd.engine.threads import available_cores, torch_threads
 
 Shard = TypeVar("Shard")
 Advance = Callable[[int], None]
@@ -63,8 +63,8 @@ def map_shards(
         Worker processes; 1 is this process alone. By default this process does the first shard, and sees by the time it
         took whether one worker a core would be done sooner with the others, start included, and how long they take.
     cluster : str, optional
-        A Ray cluster, as `ltgcd.engine.ray_cluster.check_cluster` takes it, whose actors do all of it: `workers` of
-        them, by default one a core.
+        A Ray cluster, as `check_cluster` of `ltgcd.common.engine.ray_cluster` takes it, whose actors do all of it:
+        `workers` of them, by default one a core.
     advance : callable
         Told how many more items are done; fewer than none where a worker died over them.
     notify : callable

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from ltgcd.data.collection import Collection
 from ltgcd.data.images import image_ending
 from ltgcd.data.items import ImageFiles
-from ltgcd.export.files import CHUNK
-from ltgcd.export.job import Export
+from ltgcd.output.export.files import CHUNK
+from ltgcd.output.export.job import Export
 
 INTERFACE = "-interface.xml"
 

@@ -17,12 +17,12 @@ from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection
 from ltgcd.data.items import Items
 from ltgcd.discovery.classes import JUNK
-from ltgcd.report.assigned import KNOWN, Assigned, align
-from ltgcd.report.class_figures import ClassFigures, Neighbour
-from ltgcd.report.geometry import whitened_features
-from ltgcd.report.layout import tail_sample
-from ltgcd.report.tally import columns_of
-from ltgcd.report.terms import Vocabulary
+from ltgcd.output.report.assigned import KNOWN, Assigned, align
+from ltgcd.output.report.class_figures import ClassFigures, Neighbour
+from ltgcd.output.report.geometry import whitened_features
+from ltgcd.output.report.layout import tail_sample
+from ltgcd.output.report.tally import columns_of
+from ltgcd.output.report.terms import Vocabulary
 
 TEXTS = 50_000  # texts that terms are taken from
 

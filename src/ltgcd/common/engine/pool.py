@@ -1,8 +1,8 @@
 """Worker processes as their parent sees them: started, given one shard at a time, stopped, and missed when they die.
 
-They are new Python processes (`ltgcd.engine.worker`), never forks: a fork after torch has computed in threads hangs.
-Nor do they import the script that the user has started, as those of `multiprocessing` do, so that a script needs no
-``if __name__ == "__main__"``.
+They are new Python processes (`ltgcd.common.engine.worker`), never forks: a fork after torch has computed in threads
+hangs. Nor do they import the script that the user has started, as those of `multiprocessing` do, so that a script
+needs no ``if __name__ == "__main__"``.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from contextlib import suppress
 from types import FunctionType
 from typing import Any, NamedTuple
 
+from ltgcd.common.engine.worker import read_message, write_message
 from ltgcd.common.errors import InputError
-from ltgcd.engine.worker import read_message, write_message
 
 DEATHS = 2  # workers that may die over a shard before it is given up
 STOP_SECONDS = 3.0  # that a worker has for removing what it has half written
 
 # What can be imported here can be imported there, a module of the current folder included.
-_CODE = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from ltgcd.engine.worker import main; main()"
+_CODE = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from ltgcd.common.engine.worker import main; main()"
 _ONE_THREAD = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1"),
     "TOKENIZERS_PARALLELISM": "false",
@@ -47,7 +47,7 @@ def run_in_workers(
     advance: Callable[[int], None],
     notify: Callable[[str], None],
 ) -> None:
-    """Have worker processes do all shards; see `ltgcd.engine.shards.map_shards`."""
+    """Have worker processes do all shards; see `ltgcd.common.engine.shards.map_shards`."""
     if not sys.executable:
         raise NotForWorkers("no Python program is known that could be started")
     start = _packed(prepare)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.order import content_order
 from ltgcd.graph.whitening import class_means, normalise, principal_components
-from ltgcd.report.geometry import ROWS, directions
+from ltgcd.output.report.geometry import ROWS, directions
 
 SAMPLE = 4000  # items that t-SNE lays out
 COMPONENTS = 50

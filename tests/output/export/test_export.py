@@ -24,8 +24,8 @@ from ltgcd.data.collection import Collection
 from ltgcd.data.items import Texts
 from ltgcd.data.sources import read_source
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
-from ltgcd.export.files import safe_name, unique_name
-from ltgcd.export.formats import FORMATS, check_export, export_items
+from ltgcd.output.export.files import safe_name, unique_name
+from ltgcd.output.export.formats import FORMATS, check_export, export_items
 
 # Of the conftest's folder of photos: names that are no file names, a class that is called unsure, and an unsure item.
 ROWS = [

@@ -10,9 +10,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ltgcd.data.collection import Collection
-from ltgcd.report.assigned import Assigned
-from ltgcd.report.layout import tail_sample
-from ltgcd.report.pictures import Pictures, picture_size, thumbnails
+from ltgcd.output.report.assigned import Assigned
+from ltgcd.output.report.layout import tail_sample
+from ltgcd.output.report.pictures import Pictures, picture_size, thumbnails
 
 SHOWN = 50_000  # items on the map
 PICTURE_BYTES = 6_000_000  # of the page, in base64
@@ -42,7 +42,7 @@ def item_columns(
     assigned : Assigned
         The M items that have an assignment.
     groups : list of dict
-        Positions of items that are shown whatever is left out, see `ltgcd.report.cards.make_cards`.
+        Positions of items that are shown whatever is left out, see `ltgcd.output.report.cards.make_cards`.
     closeness : ndarray of float32, shape (M,)
         Cosine of each item to the centre of its category.
     is_far : ndarray of bool, shape (M,)

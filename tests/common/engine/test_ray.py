@@ -15,11 +15,11 @@ import errands
 import numpy as np
 import pytest
 
+from ltgcd.common.engine import ray_cluster
+from ltgcd.common.engine.shards import map_shards
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection, Source
 from ltgcd.data.items import Vectors
-from ltgcd.engine import ray_cluster
-from ltgcd.engine.shards import map_shards
 from ltgcd.features.backbones import load_backbone
 from ltgcd.features.embed import embed
 
@@ -127,7 +127,7 @@ from functools import partial
 from pathlib import Path
 import ray
 import errands
-from ltgcd.engine.shards import map_shards
+from ltgcd.common.engine.shards import map_shards
 ray.init(address=sys.argv[2], log_to_driver=False, configure_logging=False, _node_ip_address="127.0.0.2")
 folder = Path(sys.argv[1])
 left = [n for n in range(9) if not (folder / f"done-{n}").exists()]

@@ -13,7 +13,7 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import with_metadata
 from ltgcd.data.collection import Collection
 from ltgcd.discovery.classes import SUGGESTED
-from ltgcd.export.files import FilePlacer
+from ltgcd.output.export.files import FilePlacer
 
 UNSURE, JUNK = "unsure", "junk"
 GIVEN = "given"  # column that says whether the label is a person's

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import ltgcd.export.formats
-from ltgcd.report import sentences
-from ltgcd.report.sentences import (
+import ltgcd.output.export.formats
+from ltgcd.output.report import sentences
+from ltgcd.output.report.sentences import (
     Counts,
     calibration_sentence,
     count_categories,
@@ -20,7 +20,7 @@ from ltgcd.report.sentences import (
     right_of_hundred,
 )
 
-ROOMS = (Path(sentences.__file__).parent, Path(ltgcd.export.formats.__file__).parent)
+ROOMS = (Path(sentences.__file__).parent, Path(ltgcd.output.export.formats.__file__).parent)
 
 
 def assigned(*rows: tuple[int, str]) -> pa.Table:

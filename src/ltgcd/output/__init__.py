@@ -1,0 +1,1 @@
+"""What people take away: the HTML page, and the formats of other tools."""
