@@ -22,10 +22,12 @@ from ltgcd.training.methods import METHODS
 from ltgcd.training.problem import Problem
 
 
-def blobs(n: int = 240, seed: int = 0, classes: int = 6, old: int = 4) -> tuple[np.ndarray, np.ndarray]:
+def blobs(
+    n: int = 240, seed: int = 0, classes: int = 6, old: int = 4, width: int = 16
+) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.RandomState(seed)
     true = random.randint(classes, size=n)
-    x = (np.eye(classes, 16)[true] * 3 + random.randn(n, 16)).astype(np.float32)
+    x = (np.eye(classes, width)[true] * 3 + random.randn(n, width)).astype(np.float32)
     return x, np.where((true < old) & (random.rand(n) < 0.6), true, -1).astype(np.int64)
 
 
@@ -86,7 +88,7 @@ def found(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[in
 
 
 def test_threads_change_nothing(with_two_threads: Callable[..., Any]) -> None:
-    x, y = blobs(600)
+    x, y = blobs(600, width=200)  # wide enough for OpenBLAS to share its products between threads
     with threadpool_limits(1):
         one = found(x, y)
     two = with_two_threads(found, x, y)

@@ -27,6 +27,7 @@ from ltgcd.class_number.peak_search import LITERAL, PeakConfig, density_peaks, p
 from ltgcd.class_number.richness import missing_share, richness
 from ltgcd.class_number.rivals import ChosenPartition, evoc_layers, finch_levels, hdbscan, leiden_scan, ward_scan
 from ltgcd.class_number.search import Curve, Search, labelled_accuracy, search_k
+from ltgcd.common.engine.threads import numpy_in_one_thread
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.order import content_order
@@ -86,6 +87,7 @@ def labels_origin(labels_from: str) -> LabelsFrom:
     return cast(LabelsFrom, labels_from)
 
 
+@numpy_in_one_thread()
 def estimate_k(
     features: NDArray[np.floating],
     y: NDArray[np.int64],

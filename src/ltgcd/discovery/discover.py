@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ltgcd.class_number.estimate import KEstimate, estimate_k
+from ltgcd.common.engine.threads import numpy_in_one_thread
 from ltgcd.common.tables import Rows, RowTable, blocks
 from ltgcd.data.check import doubts_about
 from ltgcd.data.collection import UNLABELLED
@@ -92,6 +93,7 @@ def status_of(known: NDArray[np.bool_], unsure: NDArray[np.bool_]) -> NDArray[np
 # ---------------------------------------------------------------- the pipeline
 
 
+@numpy_in_one_thread()
 def discover(task: Task, config: DiscoveryConfig, hooks: Hooks | None = None) -> Discovery:
     """Find the classes of a partly labelled table, and give every item one of them.
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ltgcd.common.engine.threads import numpy_in_one_thread
 from ltgcd.common.tables import blocks
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.order import content_order
@@ -44,6 +45,7 @@ class Extension(NamedTuple):
     sizes: NDArray[np.int64]
 
 
+@numpy_in_one_thread()
 def extend(
     fitted: FittedModel,
     views: Views,

@@ -25,6 +25,7 @@ from sknetwork.clustering import Louvain
 
 from ltgcd.class_number.evidence import NEIGHBOURS as EVIDENCE_NEIGHBOURS
 from ltgcd.class_number.known_share import known_share, mixture_share, posterior
+from ltgcd.common.engine.threads import numpy_in_one_thread
 from ltgcd.common.logistic import LogisticRegression
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.order import content_order
@@ -59,6 +60,7 @@ class Found(NamedTuple):
     unexplained: NDArray[np.float64]
 
 
+@numpy_in_one_thread()
 def new_categories(
     x: NDArray[np.floating],
     y: NDArray[np.int64],

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ltgcd.common.engine.threads import torch_threads
+from ltgcd.common.engine.threads import numpy_in_one_thread, torch_threads
 from ltgcd.common.errors import InputError
 from ltgcd.common.tables import RowTable, Table, most_likely, probabilities
 from ltgcd.data.collection import UNLABELLED
@@ -65,6 +65,7 @@ class Fit(NamedTuple):
 # ---------------------------------------------------------------- fitting
 
 
+@numpy_in_one_thread()
 def fit_model(
     problem: Problem,
     experiment: Experiment,

@@ -1,11 +1,15 @@
-"""How many cores there are for us, and how many threads torch computes in."""
+"""How many cores there are for us, and how many threads torch and NumPy compute in."""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
 
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container on Linux: microseconds of computing in so many microseconds
 
@@ -34,3 +38,45 @@ def torch_threads(n: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+_entering = threading.Lock()
+_inside = 0  # how many are inside of `numpy_in_one_thread`
+_before: list[tuple[Any, int]] = []  # libraries with the threads that they had before the first one came in
+
+
+@contextmanager
+def numpy_in_one_thread() -> Iterator[None]:
+    """Let NumPy and SciPy multiply and decompose matrices in one thread inside; also a decorator.
+
+    OpenBLAS cuts a matrix product into as many parts as it has threads, and at the edges of a part it adds up in
+    another order: the same product has other last bits on two cores than on one, and a label that hangs on a tie can
+    change. FAISS brings a BLAS of its own, whose threads stay: it only proposes neighbours (`ltgcd.graph.knn`).
+
+    May be entered again inside, and by several threads at once: the first one in sets the limit for the process, the
+    last one out takes it back.
+    """
+    global _inside  # noqa: PLW0603 - the libraries' threads are the process's, too
+    with _entering:
+        if not _inside:
+            libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+            _before[:] = [(each, each.num_threads) for each in libraries if "faiss" not in each.filepath]
+            for library, _ in _before:
+                _set_threads(library, 1)
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _entering:
+            _inside -= 1
+            if not _inside:
+                for library, n in _before:
+                    _set_threads(library, n)
+
+
+def _set_threads(library: Any, n: int) -> None:  # noqa: ANN401 - a controller of threadpoolctl
+    """Set it from whatever thread this is: newer threadpoolctl listens to the first one that ever did, and no other."""
+    release = getattr(library, "clear_controlling_thread", lambda: None)
+    release()
+    library.set_num_threads(n)
+    release()

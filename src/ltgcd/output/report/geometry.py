@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ltgcd.common.engine.threads import numpy_in_one_thread
 from ltgcd.common.errors import InputError
 from ltgcd.data.order import row_keys
 from ltgcd.graph.whitening import fit_whitening, normalise
@@ -21,6 +22,7 @@ def directions(features: NDArray[np.floating]) -> NDArray[np.float32]:
     return normalise(x - x.mean(axis=0, dtype=np.float64).astype(np.float32))
 
 
+@numpy_in_one_thread()
 def whitened_features(x: NDArray[np.floating], y: NDArray[np.int64]) -> NDArray[np.float32]:
     """Features (N, D), maybe a map of a file, as whitened rows (N, d) of unit length; labels y (N,) are -1 for none.
 
