@@ -142,3 +142,31 @@ def test_a_key_pressed_while_the_news_is_read_does_nothing(browser: Any) -> None
         context.close()
         server.shutdown()
         server.server_close()
+
+
+def test_a_panel_shows_what_was_said_just_before_it_was_opened(browser: Any) -> None:  # noqa: F811
+    """On a busy machine the next key comes before the last one is answered; the history said that nothing was done."""
+    run = FakeRun(n=300, classes=6)
+    server, context = serve(run), browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+
+    def late(route: Any) -> None:
+        page.wait_for_timeout(400)
+        route.continue_()
+
+    try:
+        page.goto(f"http://127.0.0.1:{server.server_address[1]}/")
+        page.wait_for_selector("html[data-ready]")
+        page.keyboard.press("j")
+        wait_until(page, "document.querySelectorAll('#grid .cell').length > 0")
+        page.route("**/api/act", late)
+        page.keyboard.press("d")
+        page.keyboard.press("h")
+        page.locator("dialog .steps button, dialog .none").first.wait_for()
+        assert page.locator("dialog .none").count() == 0
+        assert page.locator("dialog .steps li").count() == 2, "the action, and what was before everything"
+    finally:
+        context.close()
+        server.shutdown()
+        server.server_close()

@@ -20,7 +20,7 @@ export function openAudit(code) {
       el("span", { class: "soft", text: "Click, or x on one, marks what is wrong" }));
   }
   async function draw() {
-    answer = await waitFor(panel, store.source.audit(code));
+    answer = await waitFor(panel, () => store.source.audit(code));
     if (!answer) return;
     wrong = new Set();
     if (!answer.rows.length) { panel.fill(el("p", { class: "verdict", text: result() })); panel.act(button("Close", "Esc", panel.close)); return; }

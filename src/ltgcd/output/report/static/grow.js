@@ -20,12 +20,12 @@ export async function openGrow(code) {
       wrong.size ? el("span", { class: "soft", text: `${whole(wrong.size)} unticked` }) : el("span", { class: "soft", text: "Click, or x on one, unticks what does not belong" }));
   }
   async function load() {
-    const found = await waitFor(panel, store.source.grow(code, size + passed.size));
+    const found = await waitFor(panel, () => store.source.grow(code, size + passed.size));
     if (!found) return;
     answer = found;
     rows = found.rows.filter((row) => !passed.has(row)).slice(0, size);
     wrong = new Set();
-    if (!rows.length) { panel.fill(el("p", { class: "wait", text: "Nothing more is alike." })); panel.act(button("Close", "Esc", panel.close)); return; }
+    if (!rows.length) { panel.fill(el("p", { class: "none", text: "Nothing more is alike." })); panel.act(button("Close", "Esc", panel.close)); return; }
     list = strip(rows, { label: "Candidates, the most alike first; ticked ones are taken", onpick: flip, marked: (row) => !wrong.has(row) });
     const from = new Map();
     for (const row of rows) from.set(whereIs(row), (from.get(whereIs(row)) ?? 0) + 1);

@@ -11,11 +11,11 @@ export async function openHistory() {
   function back() { if (store.state.refine?.can_undo) { panel.close(); undoRefine(); } }
   async function go(steps) { if (steps) await travel(steps); if (panel.dialog.open) draw(); }
   async function draw() {
-    const found = await waitFor(panel, store.source.history());
+    const found = await waitFor(panel, () => store.source.history());
     if (!found) return;
     const can = store.state.refine?.can_undo, now = found.filter((one) => !one.past), past = found.filter((one) => one.past);
     panel.act(button("Undo", "u", () => go(-1), { disabled: !store.state.undo }), button("Redo", "U", () => go(1), { disabled: !store.state.redo }), can ? button("Undo the last refine", "B", back) : "");
-    if (!found.length) { panel.fill(el("p", { class: "wait", text: "Nothing has been done yet." })); return; }
+    if (!found.length) { panel.fill(el("p", { class: "none", text: "Nothing has been done yet." })); return; }
     const undone = now.filter((one) => !one.active).length, active = now.length - undone;
     const lines = now.map((one, at) => {
       const steps = one.active ? -(at - undone) : undone - at; // how far to go until this one is the last that holds

@@ -44,11 +44,11 @@ export async function openMerge(code, { with: wanted = null } = {}) {
   async function draw() {
     const one = pair();
     if (!one) {
-      panel.fill(el("p", { class: "wait", text: "No other class is alike enough to be proposed. Type a name to compare with." }), field.box);
+      panel.fill(el("p", { class: "none", text: "No other class is alike enough to be proposed. Type a name to compare with." }), field.box);
       panel.act();
       return;
     }
-    const both = await waitFor(panel, Promise.all([side(code), side(otherOf(one))]));
+    const both = await waitFor(panel, () => Promise.all([side(code), side(otherOf(one))]));
     if (!both || one !== pair()) return;
     const words = one.why ?? (one.similarity === undefined ? "" : `Cosine of the two centres: ${signed(one.similarity)}.`);
     panel.fill(el("p", { class: "soft", text: words, dir: "auto" }), el("div", { class: "halves" }, ...both));
@@ -56,6 +56,6 @@ export async function openMerge(code, { with: wanted = null } = {}) {
       pairs.length > 1 ? button(`Next (${at + 1} of ${pairs.length})`, "j", () => go(1)) : "", el("span", { class: "space" }), field.box);
   }
   if (wanted !== null) pairs = [{ code, other: wanted }];
-  else pairs = (await waitFor(panel, proposals(code)) ?? []).filter((one) => store.classes.has(otherOf(one)));
+  else pairs = (await waitFor(panel, () => proposals(code)) ?? []).filter((one) => store.classes.has(otherOf(one)));
   if (panel.dialog.open) draw();
 }

@@ -1,4 +1,5 @@
 // A panel over the page: focus stays inside, Esc closes it, and the focus goes back to where it was.
+import { inLine } from "./actions.js";
 import { $, clearToast, el, toast } from "./dom.js";
 import { on } from "./store.js";
 
@@ -37,11 +38,11 @@ export function openPanel({ title, kind = "", keys = {}, closed = () => null }) 
   open = dialog;
   return { dialog, body, foot, heading, close: () => dialog.close(), fill: (...nodes) => body.replaceChildren(...nodes), act: (...nodes) => foot.replaceChildren(...nodes) };
 }
-/** Fill a panel with what is still to come; what fails is said and closes it. */
-export async function waitFor(panel, promise) {
+/** Fill a panel with what is still to come, asked for when everything before it is done; what fails is said and closes it. */
+export async function waitFor(panel, ask) {
   panel.fill(el("p", { class: "wait", role: "status", text: "One moment …" }));
   try {
-    return await promise;
+    return await inLine(ask);
   } catch (error) {
     toast(error.message, { trouble: true });
     panel.close();

@@ -73,7 +73,7 @@ export function openSplit(code) {
     if (n === 0) {
       const sure = store.sections.find((section) => section.key === "sure").rows, mine = new Set(chosen);
       answer = { parts: [Array.from(sure).filter((row) => !mine.has(row)), chosen] };
-    } else answer = await waitFor(panel, store.source.split(code, n ?? 0));
+    } else answer = await waitFor(panel, () => store.source.split(code, n ?? 0));
     if (!answer || number !== n) return;
     parts = answer.parts.map((rows, at) => ({ rows, shown: evenly(answer.open?.[at] ?? rows), alike: (answer.alike?.[at] ?? []).slice(0, LETTERS.length) })).filter((part) => part.rows.length);
     draw();
