@@ -113,7 +113,7 @@ def test_runs_of_another_version_are_a_sentence(finished: Path, tmp_path: Path) 
     (tmp_path / "config.toml").write_text('[run]\nmethod = "ltgcd"\n')
     with pytest.raises(InputError, match="another version"):
         Run.open(tmp_path)
-    with pytest.raises(InputError, match="not a run directory"):
+    with pytest.raises(InputError, match="nowhere is not there"):
         Run.open(tmp_path / "nowhere")
 
 

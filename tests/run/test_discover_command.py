@@ -97,7 +97,7 @@ def test_pictures_with_a_broken_one(tmp_path: Path) -> None:
     assert labelled == 12
     told = f"Of the 24 items without a label {n['known'] - labelled} are in your classes and {n['novel']} in "
     assert told in again.out and f"; {n['unsure']} are unsure" in again.out
-    assert ("Start with novel-001" in again.out) == bool(done.json["categories"])
+    assert ("The largest of what looks new is novel-001" in again.out) == bool(done.json["categories"])
 
 
 def test_other_data_in_the_same_folder_is_refused_and_nothing_is_lost(npz: Npz, tmp_path: Path) -> None:

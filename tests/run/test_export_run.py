@@ -94,7 +94,7 @@ def test_what_is_refused(run: Path, image_folder: Path, npz, tmp_path: Path) -> 
     unfinished = tmp_path / "unfinished"
     Run(unfinished).begin({"method": "kmeans"}, read_source(image_folder))
     for arguments, words in (
-        ((tmp_path / "nowhere", "--format", "csv"), "not a run directory"),
+        ((tmp_path / "nowhere", "--format", "csv"), "is not there"),
         ((vectors, "--format", "csv"), "not a run directory"),
         ((image_folder, "--format", "csv"), "no config.toml"),
         ((unfinished, "--format", "csv"), "finish the run first"),

@@ -111,7 +111,7 @@ def test_items_without_features_are_left_out(tmp_path: Path) -> None:
 def test_a_run_that_has_no_page_says_why(tmp_path: Path, npz) -> None:
     texts = write_source(tmp_path / "texts.parquet", texts_and_vectors()[0])
     for place, words in (
-        (tmp_path / "nowhere", "not a run directory"),
+        (tmp_path / "nowhere", "is not there"),
         (texts, "not a run directory"),
         (tmp_path, "no config.toml"),
     ):

@@ -30,6 +30,7 @@ from ltgcd.run.discover import Embedding, discover_source
 from ltgcd.run.evaluate import evaluate_run
 from ltgcd.run.predict import predict_source
 from ltgcd.run.refine import refine_run
+from ltgcd.run.relabel import relabel_run
 from ltgcd.run.report import report_run
 from ltgcd.run.reviewed import RunReview
 from ltgcd.run.update import update_run
@@ -124,6 +125,22 @@ def test_the_same_update_twice_changes_nothing(run: Path, new: Path) -> None:
     assert (again["n_added"], again["n_present"], again["added"], again["grown"]) == (0, 103, 0, 0)
     assert again["unchanged"] == 8
     assert contents(run) == before
+
+
+def test_a_class_that_people_made_is_not_one_that_the_update_added(run: Path, new: Path, tmp_path: Path) -> None:
+    (tmp_path / "merged.csv").write_text("category,name\nnovel-002,novel-001\n")  # so that codes have a gap
+    moved = [row["id"] for row in rows(run) if row["name"] == "novel-001"][:5]
+    (tmp_path / "said.csv").write_text("id,label\n" + "".join(f"{one},wasp\n" for one in moved) + "old0,junk\n")
+    for said in ("merged.csv", "said.csv"):
+        relabel_run(Run(run), tmp_path / said)
+    result = update_run(Run(run), read_source(new))
+    added = {row["name"] for row in result["categories_added"]}
+    assert added and not added & {row["name"] for row in rows(run)[:1000]}, "'wasp' was there before"
+    assert len({(row["label"], row["name"]) for row in rows(run) if row["status"] in ("known", "novel")}) == (
+        result["added"] + result["grown"] + result["unchanged"]
+    )
+    again = update_run(Run(run), read_source(new))
+    assert (again["n_added"], again["added"], again["grown"]) == (0, 0, 0)
 
 
 def test_a_second_update_goes_on_where_the_first_one_ended(run: Path, new: Path, tmp_path: Path) -> None:

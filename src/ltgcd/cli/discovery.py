@@ -116,7 +116,10 @@ def discover(
             f"{result['novel']:,} in {kinds}; {result['unsure']:,} are unsure: more likely wrong than right."
         )
         if new:
-            print(f"Start with {new[0]['name']}, the largest of what looks new: {new[0]['items']:,} items.")
+            items = "1 item" if new[0]["items"] == 1 else f"{new[0]['items']:,} items"
+            print(
+                f"The largest of what looks new is {new[0]['name']}, {items}; the page begins where a look tells most."
+            )
         print(calibration_sentence(result["calibration_error"], result["calibration_chance"]))
         print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
         print(f"Every item's label is in {result['assignments']}.")
@@ -215,7 +218,8 @@ def update(
 
     def show(result: dict[str, Any]) -> None:
         counts = ", ".join(f"{result[name]:,} {name}" for name in ("known", "novel", "unsure"))
-        print(f"Items: {result['n_added']:,} added ({counts}), {result['n_present']:,} were there already.")
+        added = f" ({counts})" if result["n_added"] else ""
+        print(f"Items: {result['n_added']:,} added{added}, {result['n_present']:,} were there already.")
         for note in result["notes"]:
             print(note)
         print_left_out(result["skipped"])

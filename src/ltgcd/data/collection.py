@@ -76,8 +76,8 @@ class Collection:
         """Refuse what category discovery can't work on: no labels at all, or nothing left to label."""
         if not self.labelled.any():
             raise InputError(
-                f"No item is labelled in {owner}; label a few items of at least one class (a column 'label', or a "
-                "labels CSV with the columns 'id,label')."
+                f"No item is labelled in {owner}; label a few items of at least one class (a sub-folder of images, a "
+                "column 'label' or one that --label-column names, or a labels CSV with the columns 'id,label')."
             )
         if self.labelled.all():
             raise InputError(

@@ -54,7 +54,8 @@ class RunFolder:
         """A run that is there, or one sentence about why it is none."""
         run = cls(folder)
         if not run.folder.is_dir():
-            raise InputError(f"{folder} is not a run directory; give the --out of a run.")
+            what = "not a run directory" if run.folder.exists() else "not there"
+            raise InputError(f"{folder} is {what}; give the --out of a run.")
         run.config()
         return run
 

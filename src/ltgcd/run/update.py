@@ -124,7 +124,7 @@ def _update(
         "n_labels_kept": labels_kept,
         "n_skipped": len(skipped),
         **{name: int((status == name).sum()) for name in ("known", "novel", "unsure")},
-        **_difference(before, table),
+        **_difference(before, table, model.classes.codes),
         "skipped": skipped,
         "notes": [*compared.sentences(), *_label_sentence(labels_kept)],
         "k": int(read_metadata(table.schema)["k"]),
@@ -341,16 +341,15 @@ def _place(
     run.write_places(ids, places_beside(old, x[:n], x[n:], labels, k))
 
 
-def _difference(before: pa.Table, after: pa.Table) -> dict[str, Any]:
-    """Categories that were added, grew or stayed as they are, by their sure items."""
+def _difference(before: pa.Table, after: pa.Table, there: tuple[int, ...]) -> dict[str, Any]:
+    """Categories that were not `there` before, and those that grew or stayed as they are, by their sure items."""
     sizes = [_sizes(before), _sizes(after)]
     rows: list[dict[str, Any]] = [
         {"label": label, "name": name, "before": sizes[0].get((label, name), 0), "after": n}
         for (label, name), n in sorted(sizes[1].items())
     ]
-    k = int(read_metadata(before.schema).get("k", 0))
-    added = [row for row in rows if row["label"] >= k]
-    grown = [row for row in rows if row["label"] < k and row["after"] > row["before"]]
+    added = [row for row in rows if row["label"] not in there]
+    grown = [row for row in rows if row["label"] in there and row["after"] > row["before"]]
     return {
         "added": len(added),
         "grown": len(grown),
@@ -361,6 +360,6 @@ def _difference(before: pa.Table, after: pa.Table) -> dict[str, Any]:
 
 
 def _sizes(table: pa.Table) -> dict[tuple[int, str], int]:
-    sure = table.filter(pc.not_equal(table.column("status"), "unsure"))
+    sure = table.filter(pc.is_in(table.column("status"), pa.array(["known", "novel"])))
     counted = sure.group_by(["label", "name"]).aggregate([([], "count_all")]).to_pylist()
     return {(row["label"], row["name"]): row["count_all"] for row in counted}
