@@ -61,11 +61,18 @@ def test_shapes_of_what_changed_are_those_of_all(seed: int, data: st.DataObject)
     for row in data.draw(st.lists(st.integers(0, 19), max_size=5)):
         now[row] = data.draw(st.integers(-1, 5))
     rows = np.flatnonzero(now != y)
-    part, whole = shapes_after(before, z, rows, y[rows], now[rows], 6), class_shapes(z, now, 6)
-    np.testing.assert_array_equal(part.counts, whole.counts)
-    np.testing.assert_array_equal(part.sums, whole.sums)
-    back = shapes_after(part, z, rows, now[rows], y[rows], 6)
-    np.testing.assert_array_equal(back.sums[:4], before.sums)
+    given, given_now = np.where(y == 1, y, -1), np.where(now < 2, now, -1)  # in another respect
+    rows_of_both = np.union1d(rows, np.flatnonzero(given != given_now))
+    changes = [(y[rows_of_both], now[rows_of_both]), (given[rows_of_both], given_now[rows_of_both])]
+    both = [before, class_shapes(z, given, 4)]
+    parts = shapes_after(both, z, rows_of_both, changes, 6)
+    for part, labels in zip(parts, (now, given_now), strict=True):
+        whole = class_shapes(z, labels, 6)
+        np.testing.assert_array_equal(part.counts, whole.counts)
+        np.testing.assert_array_equal(part.sums, whole.sums)
+    for back, shapes in zip(shapes_after(parts, z, rows_of_both, [c[::-1] for c in changes], 6), both, strict=True):
+        np.testing.assert_array_equal(back.sums[:4], shapes.sums)
+        np.testing.assert_array_equal(back.counts[:4], shapes.counts)
 
 
 def test_two_halves_of_a_class_are_the_same_however_noisy() -> None:

@@ -7,12 +7,13 @@ items and classes there are, and no table of items by classes is ever made.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array
 
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.whitening import normalise
@@ -20,7 +21,6 @@ from ltgcd.graph.whitening import normalise
 PRIOR_PAIRS = 6.0  # pairs as alike as those of a usual class that each class is given: one of two items says little
 LEAST_WITHIN = 0.05  # mean cosine of a class's own items, below which it has no direction to compare by
 ROWS = 4096  # rows of a block
-ADDED = 32_768  # rows of a block of a sum
 FAR = 0.05  # share of the given items of a class that are called far from the others
 GRAIN = 2.0**30  # coordinates are added up as whole numbers of this part of 1: exact, in any order, to 8 million items
 PRIOR_GIVEN = 10.0  # given items as spread as those of all classes that each class is given
@@ -56,61 +56,67 @@ def class_shapes(
         Number of codes.
     """
     sums = np.zeros((k, z.shape[1]))
-    for start in range(0, len(z), ADDED):
-        part = slice(start, start + ADDED)
+    for start in range(0, len(z), ROWS):
+        part = slice(start, start + ROWS)
         sums += _sums(rounded(z[part]), members[part], k)
     return Shapes(sums, np.bincount(members[members != UNLABELLED], minlength=k).astype(np.int64))
 
 
 def shapes_after(
-    before: Shapes,
+    before: Sequence[Shapes],
     z: NDArray[np.float32],
     rows: NDArray[np.int64],
+    changes: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
+    k: int,
+) -> list[Shapes]:
+    """Shapes of `k` classes in several respects, after some rows (n,) have gone from their classes to others.
+
+    `changes` are the classes (n,) that the rows were in and are in now in each respect, -1 for none; to read the rows
+    takes longest, and so is done once. `z` (N, d) is what `rounded` gives. So what is taken off and added is exact:
+    going there and back gives the same shapes to the last bit.
+    """
+    kind = np.zeros(len(rows), dtype=np.int64)
+    for change in changes:
+        for column in change:
+            kind = kind * (k + 1) + column + 1
+    _, first, kind = np.unique(kind, return_index=True, return_inverse=True)  # rows that go the same ways
+    sums, counts = np.zeros((len(first), z.shape[1])), np.bincount(kind, minlength=len(first))
+    for start in range(0, len(rows), ROWS):
+        part = slice(start, start + ROWS)
+        sums += _sums(z[rows[part]], kind[part], len(first))
+    return [
+        _after(held, sums, counts, was[first], now[first], k) for held, (was, now) in zip(before, changes, strict=True)
+    ]
+
+
+def _after(
+    before: Shapes,
+    sums: NDArray[np.float64],
+    counts: NDArray[np.int64],
     was: NDArray[np.int64],
     now: NDArray[np.int64],
     k: int,
 ) -> Shapes:
-    """Shapes of `k` classes after some rows (n,) have gone from their classes (n,) to others (n,), -1 for none.
-
-    `z` (N, d) is what `rounded` gives. So what is taken off and added is exact: going there and back gives the same
-    shapes to the last bit.
-    """
-    sums, counts = np.zeros((k, z.shape[1])), np.zeros(k, dtype=np.int64)
-    sums[: len(before.sums)], counts[: len(before.counts)] = before.sums, before.counts
-    for start in range(0, len(rows), ADDED):
-        part = slice(start, start + ADDED)
-        x = z[rows[part]]
-        sums += _sums(x, now[part], k) - _sums(x, was[part], k)
-    counts += _counts(now, k) - _counts(was, k)
-    return Shapes(sums, counts)
+    """Shapes of `k` classes after groups of rows, with these sums and counts, have gone from classes to others."""
+    after = Shapes(np.zeros((k, sums.shape[1])), np.zeros(k, dtype=np.int64))
+    after.sums[: len(before.sums)], after.counts[: len(before.counts)] = before.sums, before.counts
+    for change, codes in ((np.subtract, was), (np.add, now)):
+        inside = codes != UNLABELLED
+        change.at(after.sums, codes[inside], sums[inside])
+        change.at(after.counts, codes[inside], counts[inside])
+    return after
 
 
 def _sums(x: NDArray[np.float32], members: NDArray[np.int64], k: int) -> NDArray[np.float64]:
     """Sums (k, d) of rounded rows (n, d) by class (n,), -1 for none."""
-    low, high = (int(members.min()), int(members.max())) if len(members) else (UNLABELLED, UNLABELLED)
-    if low != high:
-        return np.asarray(_indicator(members, k) @ x)
-    sums = np.zeros((k, x.shape[1]))
-    if (
-        high != UNLABELLED
-    ):  # all go to one class, as those that a lasso caught do: a plain sum takes a tenth of the time
-        sums[high] = x.sum(axis=0, dtype=np.float64)
-    return sums
-
-
-def _counts(members: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    return np.bincount(members + 1, minlength=k + 1)[1:].astype(np.int64)
+    inside = members != UNLABELLED
+    ends = np.append(0, np.cumsum(inside))
+    return np.asarray(csc_array((np.ones(ends[-1]), members[inside], ends), shape=(k, len(x))) @ x)
 
 
 def rounded(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """Rows (n, d) whose coordinates are whole numbers of 1 / `GRAIN`."""
     return np.asarray(np.rint(x * np.float32(GRAIN)) / np.float32(GRAIN))
-
-
-def _indicator(members: NDArray[np.int64], k: int) -> csr_array:
-    """Which of k classes each row is of, shape (k, n); rows of no class (-1) are all zero."""
-    inside = np.flatnonzero(members != UNLABELLED)
-    return csr_array((np.ones(len(inside)), (members[inside], inside)), shape=(k, len(members)))
 
 
 def within_cosine(shapes: Shapes) -> NDArray[np.float64]:
@@ -269,7 +275,8 @@ def _low_quantiles(values: NDArray[np.float64], group: NDArray[np.int64], k: int
     mean = np.bincount(group, weights=values, minlength=k) / np.maximum(n, 1)
     weight = np.maximum(n + usual.weight, 1e-12)
     shared = (n * mean + usual.weight * usual.mean) / weight
-    together, ends, own = values[np.argsort(group, kind="stable")], np.cumsum(n), np.zeros(k)
+    order = np.argsort(group.astype(np.min_scalar_type(k)), kind="stable")  # small numbers are sorted much faster
+    together, ends, own = values[order], np.cumsum(n), np.zeros(k)
     for one in np.flatnonzero(n).tolist():  # only the element in question is put in its place: no class is sorted
         part, at = together[ends[one] - n[one] : ends[one]], int(FAR * n[one])
         own[one] = np.partition(part, at)[at] - mean[one]

@@ -35,7 +35,8 @@ from ltgcd.common.files import read_metadata
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
 from ltgcd.discovery.classes import JUNK, KNOWN, NOVEL, STATUSES, SUGGESTED, UNSURE, Classes, classes_of, table_of
 
-OPERATIONS = ("assign", "clear", "junk", "reject", "create", "rename", "merge", "split", "distinct")
+OF_ITEMS = ("assign", "clear", "junk", "reject")
+OPERATIONS = (*OF_ITEMS, "create", "rename", "merge", "split", "distinct")
 COLUMNS = (*ASSIGNMENT_COLUMNS, "given", SUGGESTED)  # made anew from what was said
 Event = Mapping[str, Any]
 Pair = frozenset[int]
@@ -221,6 +222,8 @@ def said(review: Review, events: Iterable[Event]) -> tuple[list[Event], Review]:
         now = _copied(review) if draft is None else draft
         if event.get("op") == "split" and "codes" not in event:
             event = {**event, "codes": [now.next_code + i for i in range(len(event.get("parts", ())))]}  # noqa: PLW2901
+        if "rows" in event and event.get("op") in OF_ITEMS:  # an array from here on: a list is slow to read
+            event = {**event, "rows": _rows(now, event["rows"])}  # noqa: PLW2901
         draft = _applied(now, event)
         found.append(event)
     return found, review if draft is None else draft
@@ -241,7 +244,7 @@ def _applied(review: Review, event: Event) -> Review:
     op = event.get("op")
     if op not in OPERATIONS:
         raise InputError(f"There is no edit '{op}'; choose one of {', '.join(OPERATIONS)}.")
-    if op in ("assign", "clear", "junk", "reject"):
+    if op in OF_ITEMS:
         return _said_of_items(review, event, str(op))
     return _split(review, event) if op == "split" else _said_of_classes(review, event, str(op))
 

@@ -16,6 +16,7 @@ from tests.review.server.synthetic import WORDS, make_run
 
 from conftest import image_bytes
 from ltgcd.data.items import ImageBytes, Texts
+from ltgcd.output.report.terms import Vocabulary
 from ltgcd.review.server.session import Seen, Session
 from ltgcd.run.directory import Run
 from ltgcd.run.export import export_run
@@ -43,6 +44,12 @@ def columns(client: Client) -> dict[str, np.ndarray]:
 
 def by_code(answer: dict) -> dict[int, dict]:
     return {one["code"]: one for one in answer["classes"]}
+
+
+def kept_up(held: list[dict], answer: dict) -> list[dict]:
+    """The classes that a page holds after an answer, which tells only those that changed."""
+    told = {**{one["code"]: one for one in held}, **by_code(answer)}
+    return [told[code] for code in answer["order"]]
 
 
 # ---------------------------------------------------------------- looking
@@ -207,11 +214,30 @@ def test_an_action_changes_what_it_says_and_undo_takes_it_back(client: Client, r
     said = f"{len(rows)} items confirmed as novel-002; novel-002 called wasp"
     assert undone["sentence"] == said, "by the name at that time"
     assert sorted(undone["rows"]) == sorted(rows)
-    assert undone["classes"] == state["classes"], "to the last figure"
+    assert kept_up(done["classes"], undone) == state["classes"], "to the last figure"
     again = client.post("/api/redo", {"version": undone["version"], "key": "r1"}).json
-    assert again["classes"] == done["classes"]
+    assert kept_up(state["classes"], again) == done["classes"]
     assert again["sentence"] == said
     assert [one["sentence"] for one in client.get("/api/history").json] == [said]
+
+
+def test_a_page_that_is_told_what_changed_holds_all_classes(client: Client) -> None:
+    """Two pages in turn, each told little; what changed beside the edits (here words that are found) is told, too."""
+    pages = {name: client.get("/api/state").json["classes"] for name in ("early", "late")}
+    code = pages["early"][0]["code"]
+    first = client.act({"op": "junk", "rows": client.rows(f"/api/rows?code={code}")[:1]})
+    pages["early"] = kept_up(pages["early"], first)
+    assert pages["early"] == client.get("/api/state").json["classes"]
+    few = client.act({"op": "junk", "rows": client.rows(f"/api/rows?code={code}")[:1]})
+    assert code in by_code(few)
+    assert len(few["classes"]) < len(few["order"]), "most classes are what they were, and are not sent"
+    pages["early"] = kept_up(pages["early"], few)
+    words = Vocabulary(["red ants", "blue bees", "red bees"] * 20)
+    client.session.learn_words(client.session.described, words, np.arange(60, dtype=np.int64))  # counted at last
+    pages["late"] = client.get("/api/state").json["classes"]  # this one looks when they are there
+    told = client.act({"op": "rename", "code": code, "name": "ant"})
+    for name, held in pages.items():
+        assert kept_up(held, told) == client.get("/api/state").json["classes"], name
 
 
 def test_the_history_calls_classes_as_they_were_called(client: Client) -> None:

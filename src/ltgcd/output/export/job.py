@@ -48,19 +48,27 @@ class Export:
     @cached_property
     def names(self) -> dict[int, str]:
         """Name of each class and category by its number, also of those that items only lean to."""
-        columns = (self.assignments.column(name).to_pylist() for name in ("label", "name", "status"))
-        return category_names(list(zip(*columns, strict=True)))
+        return category_names(self._kinds)
+
+    @cached_property
+    def _kinds(self) -> list[tuple[int, str | None, str]]:
+        """Number, name and status of the items, each once, as they come first: few, however many items there are."""
+        kinds = self.assignments.select(["label", "name", "status"])
+        kinds = kinds.group_by(kinds.column_names, use_threads=False).aggregate([])
+        return list(zip(*(column.to_pylist() for column in kinds.columns), strict=True))
 
     @cached_property
     def categories(self) -> list[str]:
         """Category of each item; unsure ones and junk are one of their own, whatever they lean to."""
-        rows = zip(self.codes, self.statuses, strict=True)
-        return [status if status in BINS else self.names[code] for code, status in rows]
+        return [self._category(code, status) for code, status in zip(self.codes, self.statuses, strict=True)]
+
+    def _category(self, code: int, status: str) -> str:
+        return status if status in BINS else self.names[code]
 
     @cached_property
     def category_statuses(self) -> dict[str, str]:
         """Status of each category that has items, by number, unsure ones and junk last."""
-        rows = sorted(set(zip(self.codes, self.categories, self.statuses, strict=True)))
+        rows = sorted({(code, self._category(code, status), status) for code, _, status in self._kinds})
         return {category: status for _, category, status in sorted(rows, key=lambda row: row[1] in BINS)}
 
     @cached_property
@@ -96,7 +104,8 @@ class Export:
         The label is the name, so that the table can be given back as ``--labels``. Unsure items have none, and junk has
         "junk", which is none: read back, they are unlabelled.
         """
-        name = pa.array([self.names[code] for code in self.codes], pa.string())
+        label, names = self.assignments.column("label"), pa.array(self.names.values(), pa.string())
+        name = names.take(pc.index_in(label, pa.array(self.names.keys(), label.type)))
         status = self.assignments.column("status")
         is_unsure, is_junk = (pc.equal(status, name) for name in BINS)
         sure = pc.invert(pc.or_(is_unsure, is_junk))

@@ -80,9 +80,11 @@ class ClassFigures:
     def _compare(self, rows: NDArray[np.int64], codes: NDArray[np.int64]) -> None:
         """Compare the assigned items of some classes with those that people gave them; `rows` are all of theirs."""
         now, k = self.now, len(self.far)
+        self._foreign[rows] = 0
+        rows = rows[now.sure[rows] & (self.example_shapes.counts[now.code[rows]] > 0)]  # the others can't be compared
         code, is_example = now.code[rows], now.examples[rows] >= 0
         cosine = own_cosines(self.z, rows, code, is_example, self.example_shapes)
-        found = contamination(cosine, code, is_example, now.sure[rows] & ~is_example, k, self._usual)
+        found = contamination(cosine, code, is_example, ~is_example, k, self._usual)
         self._share[codes], self.far[codes] = found.share[codes], found.far[codes]
         self._foreign[rows] = found.foreign
 
@@ -111,6 +113,7 @@ class ClassFigures:
         self._nearest = self._nearest_known()
         self.shown = [code for code in self.names if self.sizes[code] or self.leaning[code] or self.known[code]]
         self.shown.sort(key=lambda code: (-self.queue.gain[code], code))
+        self._figures = self._shown_figures()
 
     def _nearest_known(self) -> list[list[tuple[int, float]]]:
         """The most similar known classes of each class, itself left out."""
@@ -118,15 +121,9 @@ class ClassFigures:
         cosines = self.similarity[:, eligible].copy()
         cosines[eligible, np.arange(len(eligible))] = -2.0
         best = np.argsort(-cosines, axis=1, kind="stable")[:, :NEAREST]
-        chosen = np.take_along_axis(cosines, best, axis=1)
-        return [
-            [
-                (int(eligible[at]), round(float(cosine), 3))
-                for at, cosine in zip(columns, row, strict=True)
-                if cosine > -2
-            ]
-            for columns, row in zip(best, chosen, strict=True)
-        ]
+        chosen = np.take_along_axis(cosines, best, axis=1).astype(np.float64)
+        pairs = zip(eligible[best].tolist(), np.round(chosen, 3).tolist(), strict=True)
+        return [[(code, cosine) for code, cosine in zip(*row, strict=True) if cosine > -2] for row in pairs]
 
     @property
     def is_far(self) -> NDArray[np.bool_]:
@@ -165,27 +162,34 @@ class ClassFigures:
         """How much nearer the items are to their own centre than to the next one, see `class_shapes.coherence`."""
         return None if np.isnan(self.coherence[code]) else float(self.coherence[code])
 
+    def _shown_figures(self) -> dict[str, list[Any]]:
+        """The numbers of all classes as a page shows them; read at once, for one by one takes ten times as long."""
+        figures = {
+            "known": self.known,
+            "size": self.sizes,
+            "given": self.given,
+            "leaning": self.leaning,
+            "labelled": self.labelled_items,
+            "confidence": np.round(self.confidence, 3),
+            "gain": np.round(self.queue.gain, 2),
+            "contaminated": np.round(self.queue.contaminated, 3),
+            "far": self.far,
+            "accepted": self.accepted,
+        }
+        return {name: column.tolist() for name, column in figures.items()}
+
     def card(self, code: int) -> dict[str, Any]:
         """A class as a page shows it."""
         coherent = self.coherence_of(code)
         return {
             "code": code,
             "name": self.names[code],
-            "known": bool(self.known[code]),
-            "size": int(self.sizes[code]),
-            "given": int(self.given[code]),
-            "leaning": int(self.leaning[code]),
-            "labelled": int(self.labelled_items[code]),
-            "confidence": round(float(self.confidence[code]), 3),
+            **{name: column[code] for name, column in self._figures.items()},
             "coherence": None if coherent is None else round(coherent, 3),
             "suggested": self.suggested(code),
             "terms": list(self.terms(code)),
-            "nearest": [[other.code, other.cosine] for other in self.nearest(code)],
-            "gain": round(float(self.queue.gain[code]), 2),
+            "nearest": [list(other) for other in self._nearest[code]] if self.shapes.counts[code] else [],
             "why": self._why(code),
-            "contaminated": round(float(self.queue.contaminated[code]), 3),
-            "far": int(self.far[code]),
-            "accepted": bool(self.accepted[code]),
         }
 
     def classes(self) -> list[dict[str, Any]]:

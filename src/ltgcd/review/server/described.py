@@ -66,10 +66,7 @@ class Described(ClassFigures):
         mended(now, review, self.labelled, rows, self._found_confidence)
         self.review = review
         self.tally.add(now, self.labelled, rows, 1)
-        moved = self._mend_members(rows, members, had_sure)
-        told = rows[examples != now.examples[rows]]
-        was = examples[examples != now.examples[rows]]
-        self.example_shapes = shapes_after(self.example_shapes, self.z, told, was, now.examples[told], k)
+        moved = self._mend_shapes(rows, members, examples, had_sure)
         anew = _codes(code, now.code[rows], moved)
         self._compare(self.rows_in(anew), anew)
         for one in anew.tolist():
@@ -97,25 +94,29 @@ class Described(ClassFigures):
         if more > 0:
             self._share, self.far = np.append(self._share, np.zeros(more)), np.append(self.far, [0] * more)
 
-    def _mend_members(
-        self, rows: NDArray[np.int64], members: NDArray[np.int64], had_sure: NDArray[np.bool_]
+    def _mend_shapes(
+        self,
+        rows: NDArray[np.int64],
+        members: NDArray[np.int64],
+        examples: NDArray[np.int64],
+        had_sure: NDArray[np.bool_],
     ) -> NDArray[np.int64]:
-        """Mend which items show what their class is like; gives the classes whose shape is another one.
+        """Mend which items show what their class is like; gives the classes whose members are others.
 
         The unsure items of a class count only as long as it has no sure one, so they come and go with the first.
         """
-        now, has_sure = self.now, self.tally.sizes > 0
+        now, has_sure, k = self.now, self.tally.sizes > 0, len(self.tally.sizes)
         turned = np.flatnonzero(has_sure != had_sure).astype(np.int64)
         if len(turned):
             others = np.setdiff1d(self.rows_in(turned), rows)
             rows, members = np.append(rows, others), np.append(members, now.members[others])
+            examples = np.append(examples, now.examples[others])
         code = now.code[rows]
         shows = now.sure[rows] | (~has_sure[code] & (now.status[rows] != JUNK))
         now.members[rows] = np.where(shows, code, UNLABELLED)
+        changes = [(members, now.members[rows]), (examples, now.examples[rows])]
+        self.shapes, self.example_shapes = shapes_after([self.shapes, self.example_shapes], self.z, rows, changes, k)
         gone = members != now.members[rows]
-        self.shapes = shapes_after(
-            self.shapes, self.z, rows[gone], members[gone], now.members[rows[gone]], len(self.tally.sizes)
-        )
         return _codes(members[gone], now.members[rows[gone]])
 
     def rows_in(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:

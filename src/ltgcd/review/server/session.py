@@ -26,6 +26,7 @@ from ltgcd.discovery.classes import STATUSES
 from ltgcd.output.export.formats import export_items
 from ltgcd.output.report.page import KINDS, facts_of_fit, k_curve
 from ltgcd.output.report.sentences import estimate_sentence, expected_right, plural
+from ltgcd.output.report.terms import Vocabulary
 from ltgcd.review.log import StaleError
 from ltgcd.review.server import lookups
 from ltgcd.review.server.described import Described
@@ -84,6 +85,7 @@ class Session:
         """Read the items, and describe the classes; where they can't be read, everything is as it was."""
         self.material: Material = read_material(self.run, held.review.base)
         self.held = held
+        self._sent: dict[int, dict[str, Any]] = {}  # classes by code as every page holds them that has seen this state
         self.described = Described(self.material.z, self.material.y, self.held.review)
         self.thumbnails = Thumbnails(self.material.items, self.material.pictures)
         threading.Thread(target=self.held.encode_state, daemon=True).start()
@@ -102,8 +104,13 @@ class Session:
         """Count the words of the texts, beside everything else."""
         found = material.vocabulary(described.now)
         if found is not None:
-            with self.lock:
-                described.set_vocabulary(*found)
+            self.learn_words(described, *found)
+
+    def learn_words(self, described: Described, vocabulary: Vocabulary, rows: NDArray[np.int64]) -> None:
+        """Describe the classes by the words of some rows, too, from now on."""
+        with self.lock:
+            described.set_vocabulary(vocabulary, rows)
+            self._sent = {}
 
     # ------------------------------------------------------------ what there is
 
@@ -127,6 +134,7 @@ class Session:
                 "curve": k_curve(self.material.estimate),
                 "audit": lookups.audit_of_all(self.described, self._machine(), self.run.seed),
                 **self._figures(),
+                "classes": self.described.classes(),
             }
 
     def _facts(self) -> dict[str, Any]:
@@ -153,7 +161,6 @@ class Session:
             "counts": counted,
             "settled": tally.settled,
             "next_code": held.review.next_code,
-            "classes": self.described.classes(),
         }
 
     def _class_number(self) -> dict[str, Any]:
@@ -250,7 +257,7 @@ class Session:
         with self.lock:
             if key and self.held.log.has_key(key):  # sent again, for the first answer was lost
                 self._catch_up()
-                return {"reload": True, **self._figures()}
+                return {"reload": True, **self._figures(), "classes": self.described.classes()}
             self.check(seen)
             try:
                 change()
@@ -279,10 +286,20 @@ class Session:
             "statuses": now.status[rows],
             "flags": self._flags(rows),
         }
+        answer = {**self._figures(), **self._changed_classes()}
         if len(rows) <= LISTED:
-            return {**{name: column.tolist() for name, column in changed.items()}, **self._figures()}
+            return {**{name: column.tolist() for name, column in changed.items()}, **answer}
         packed = {name: base64.b64encode(column.tobytes()).decode() for name, column in changed.items()}
-        return {"packed": packed, **self._figures()}
+        return {"packed": packed, **answer}
+
+    def _changed_classes(self) -> dict[str, Any]:
+        """All classes in order, and those that are others than after the change before, which every page has seen.
+
+        Where pages may hold others, for they have looked before the words were counted or before another fit, all are.
+        """
+        every = self.described.classes()
+        before, self._sent = self._sent, {one["code"]: one for one in every}
+        return {"order": list(self._sent), "classes": [one for one in every if before.get(one["code"]) != one]}
 
     def _catch_up(self) -> None:
         """Read again what another process has said since, or the items that it has added."""
@@ -315,7 +332,7 @@ class Session:
             return
         if held.base != self.held.base:  # another fit has another estimate, or none
             self.material = dataclasses.replace(self.material, estimate=self.run.estimate())
-        self.held = held
+        self.held, self._sent = held, {}
         self.described.update(held.review)
 
     # ------------------------------------------------------------ into the run

@@ -71,8 +71,9 @@ export function keepOrder(order, codes, beside) {
 function takeState(state, sortAnew) {
   store.state = { ...store.state, ...state };
   if (state.classes) {
-    const codes = state.classes.map((one) => one.code);
-    store.classes = new Map(state.classes.map((one) => [one.code, one]));
+    const told = new Map(state.classes.map((one) => [one.code, one])); // after an action only those that changed
+    const codes = state.order ?? [...told.keys()];
+    store.classes = new Map(codes.map((code) => [code, told.get(code) ?? store.classes.get(code)]));
     store.order = sortAnew ? codes : keepOrder(store.order, codes, store.view.code);
     store.sorted = codes.every((code, at) => code === store.order[at]);
   }
