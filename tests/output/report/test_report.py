@@ -19,7 +19,6 @@ from conftest import data_of, image_bytes
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection
 from ltgcd.data.items import ImageBytes, Texts, Vectors
-from ltgcd.graph.whitening import fit_whitening
 from ltgcd.output.report import page as page_module
 from ltgcd.output.report.assigned import STATUSES, UNSURE
 from ltgcd.output.report.cards import examples
@@ -145,25 +144,6 @@ def test_the_queue_is_doubt_times_spread_and_not_items() -> None:
     many = 100 / 105
     expected = [0.1 * 0.5 * many, 0.55 * 0.5 * many, 0.55 * 0.5 * many, 0.55 * 0.8 * 10 / 15, 0.02 * 0.5 * 2 / 7]
     np.testing.assert_allclose(found.gain, expected)
-
-
-def test_whitened_rows_are_those_of_the_whitening_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    collection, x, _ = problem(90)
-    wanted = fit_whitening(x, collection.y, 2, 128).transform(x)
-    monkeypatch.setattr("ltgcd.output.report.geometry.ROWS", 7)
-    found = whitened_features(x, collection.y)
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
-    np.testing.assert_array_equal(found, whitened_features(x, np.where(collection.y >= 0, 1 - collection.y, -1)))
-    with pytest.raises(InputError, match="NaN"):
-        whitened_features(np.full_like(x, np.nan), collection.y)
-
-
-def test_the_whitening_of_a_sample_does_not_depend_on_the_order_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    collection, x, _ = problem(90)
-    monkeypatch.setattr("ltgcd.output.report.geometry.FITTED", 30)
-    order = np.random.RandomState(1).permutation(len(x))
-    found = whitened_features(x, collection.y)
-    np.testing.assert_allclose(whitened_features(x[order], collection.y[order]), found[order], atol=1e-5)
 
 
 def test_a_label_below_zero_is_a_sentence() -> None:
