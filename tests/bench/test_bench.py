@@ -252,12 +252,40 @@ def test_a_table_that_could_only_fail_later_is_refused(tables: Path, old: str, n
         ("", "names no backbone"),
         ("x = 3", "must be a table"),
         ('[a]\ntitle = "A"\nregimes = ["warm"]', "some of frozen"),
+        ('[a]\ntitle = "A"\nregimes = ["frozen"]\nbackbone = "b"', "another one of backbones.toml, not 'b'"),
     ],
 )
 def test_backbones_that_can_t_be_run_are_refused(tables: Path, text: str, sentence: str) -> None:
     (tables / "backbones.toml").write_text(text)
     with pytest.raises(InputError, match=sentence):
         read_settings(tables)
+
+
+def test_a_backbone_in_another_size_has_cells_and_a_name_of_its_own() -> None:
+    tables, settings = read_tables(TABLES), read_settings(TABLES)
+    table, larger = tables["main"], settings["efficientnet_lite2-192"]
+    row = next(row for row in table.rows if row.id == "ltgcd")
+    cells = {
+        size: [cell_of(table, table.columns[0], row, settings, name, "frozen", seed) for seed in range(2)]
+        for size, name in ((128, None), (192, larger.name))
+    }
+    assert {(cell.backbone, cell.image_size) for found in cells.values() for cell in found} == {
+        ("efficientnet_lite2", 128),
+        ("efficientnet_lite2", 192),
+    }
+    figures = {"balanced_acc": {"all": 60.0, "old": 60.0, "new": 60.0}}
+    records = {cell.key: {"cell": cell.described(), **figures} for found in cells.values() for cell in found}
+    both = Finished(tables, settings, records)
+    assert [setting and setting.name for setting, _ in both.shown_settings(table)] == [
+        "efficientnet_lite2",
+        "efficientnet_lite2-192",
+    ]
+    assert both.features(larger, "frozen") == "EfficientNet-Lite2, 192 px, frozen"
+    # A table that was run in another size alone does not begin with an empty part; one that was not run at all does.
+    alone = Finished(tables, settings, {cell.key: records[cell.key] for cell in cells[192]})
+    assert [setting and setting.name for setting, _ in alone.shown_settings(table)] == ["efficientnet_lite2-192"]
+    nothing = Finished(tables, settings, {})
+    assert [setting and setting.name for setting, _ in nothing.shown_settings(table)] == ["efficientnet_lite2"]
 
 
 def test_words_that_name_nothing_are_refused(tables: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from ltgcd.training.methods import method_names
 Records = dict[str, dict[str, Any]]
 ByPlace = dict[tuple[str, str], Found]  # (column, row)
 NOT_RUN = "not run"
+REGIMES = {"frozen": "frozen", "last-stage": "last stage"}
 HOW = "How to get what was not run"
 
 
@@ -59,7 +60,7 @@ class Finished:
         return Found(values, which, minutes, sets)
 
     def shown_settings(self, table: Table) -> list[tuple[Setting | None, str | None]]:
-        """The default setting of a table, and every other one that has a finished cell of its own."""
+        """Every setting of a table that has a finished cell of its own; the default one where there is none."""
         if table.runs == "split":
             return [(None, None)]
         first = next(iter(self.settings.values()))
@@ -73,9 +74,14 @@ class Finished:
                     if column.backbone is None
                     for row in table.rows
                 )
-                if own or (setting is first and regime == setting.regimes[0]):
+                if own:
                     shown.append((setting, regime))
-        return shown
+        return shown or [(first, first.regimes[0])]
+
+    def features(self, setting: Setting, regime: str) -> str:
+        """Which features figures are of, in words: the default backbone needs no name."""
+        first = setting is next(iter(self.settings.values()))
+        return REGIMES[regime] if first else f"{setting.title}, {REGIMES[regime]}"
 
     # ------------------------------------------------------------ what is missing
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ltgcd.bench.found import Finished, missing_files
 from ltgcd.bench.page import Block, Heading, Lines, Text
-from ltgcd.bench.summary import FEATURES
 from ltgcd.bench.tables import Claim, Column, Setting, Table
 from ltgcd.bench.verdicts import Judged, compared, judged
 from ltgcd.data.datasets import get_dataset
@@ -75,10 +74,9 @@ def line_of(finished: Finished, table: Table, claim: Claim) -> str:
 
 def _features(finished: Finished, table: Table, setting: Setting | None, regime: str | None) -> str:
     """Which features figures are of, where there may be others: the default backbone needs no name."""
-    if setting is None or table.runs != "train":
+    if setting is None or regime is None or table.runs != "train":
         return ""
-    first = setting is next(iter(finished.settings.values()))
-    return f"{FEATURES[regime or '']}: " if first else f"{setting.title}, {FEATURES[regime or '']}: "
+    return f"{finished.features(setting, regime)}: "
 
 
 def overall(parts: list[Judged], *, testable: bool) -> str:

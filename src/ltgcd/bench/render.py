@@ -40,8 +40,8 @@ def render(finished: Finished, figures: Sequence[str] = ()) -> list[Block]:
             "the methods and tables of *Generalized Category Discovery under the Long-Tailed Distribution* (Zhao & "
             'Han, WACV 2025, "the paper"), run again under one protocol, and the default of this library. **Our '
             "figures are not on the paper's features**: the paper trains the last block of DINO ViT-B/16 on a GPU for "
-            "200 epochs, here EfficientNet-Lite2 at 128 px is frozen, or its last stage is trained for a few epochs "
-            "on a CPU. So compare directions and orders with the paper, not levels."
+            "200 epochs, here EfficientNet-Lite2 is frozen, or its last stage is trained for a few epochs on a CPU; at "
+            "128 px where nothing else is said. So compare directions and orders with the paper, not levels."
         ),
     ]
     blocks += summary(finished, pictures[:1] if "summary" in by_name else [])

@@ -9,7 +9,7 @@ import numpy as np
 
 from ltgcd.bench.found import ByPlace, Finished, paper_figure
 from ltgcd.bench.page import Block, Grid, Heading, Lines, Picture, Text, grid
-from ltgcd.bench.tables import Column, Row, Setting, Table
+from ltgcd.bench.tables import Column, Row, Table
 from ltgcd.bench.verdicts import GROUPS, Found, Noise, by_seed, relative_error
 
 ACCURACIES = ("main", "ssb")  # the tables of methods by datasets
@@ -17,20 +17,18 @@ CLASS_NUMBERS = ("class_number", "class_number_ssb")
 BASELINE, PAPER, OURS = "simgcd", "ltgcd-paper", "ltgcd"  # rows of the tables of accuracies
 OUR_ESTIMATE = "peaks"
 ABOVE, BELOW, NEITHER = "▲", "▼", "≈"
-FEATURES = {"frozen": "frozen", "last-stage": "last stage"}
 
 
 @dataclass(frozen=True)
 class Place:
     """A dataset with its features, and the figures of every row on it.
 
-    `noise` is that of a difference of two rows, for All, Old and New.
+    `features` names them, `noise` is that of a difference of two rows, for All, Old and New.
     """
 
     table: Table
     column: Column
-    setting: Setting
-    regime: str
+    features: str
     found: dict[str, Found]
     noise: tuple[Noise, ...]
 
@@ -72,7 +70,7 @@ def places(finished: Finished) -> list[Place]:
                 mine = {row.id: here[column.id, row.id] for row in table.rows}
                 if mine.get(BASELINE, Found([], [], [])).values:
                     noise = tuple(difference_noise(table, here, at) for at in range(len(GROUPS)))
-                    made.append(Place(table, column, setting, regime, mine, noise))
+                    made.append(Place(table, column, finished.features(setting, regime), mine, noise))
     return made
 
 
@@ -148,9 +146,7 @@ def _against_baseline(held: list[Place], row: str, at: int) -> str:
     groups: dict[str, list[str]] = {"above": [], "below": [], "within noise of": []}
     for place, (difference, margin, n) in known:
         key = "above" if difference > margin else "below" if difference < -margin else "within noise of"
-        words = f"{place.title}, {FEATURES[place.regime]} {difference:+.1f} ± {margin:.1f}" + (
-            " (1 seed)" if n == 1 else ""
-        )
+        words = f"{place.title}, {place.features} {difference:+.1f} ± {margin:.1f}" + (" (1 seed)" if n == 1 else "")
         groups[key].append(words)
     return "; ".join(f"{key} SimGCD in {len(g)} of {len(known)} ({'; '.join(g)})" for key, g in groups.items() if g)
 
@@ -178,7 +174,7 @@ def methods_by_datasets(held: list[Place]) -> Grid:
     rows = list({row.id: row for place in held for row in place.table.rows}.values())
     heads, columns = ["method"], []
     for number, place in enumerate(held):
-        heads.append(f"{place.title}, {FEATURES[place.regime]}")
+        heads.append(f"{place.title}, {place.features}")
         columns.append([_cell(place, row) for row in rows])
         last = number + 1 == len(held) or held[number + 1].column != place.column
         if last and any(place.column.id in row.paper for row in place.table.rows):
@@ -232,7 +228,7 @@ def best_of_each(held: list[Place]) -> Grid:
             known = f"{sure}: noise ± {margin:.1f}, {n} seed{'s' * (n > 1)}" if np.isfinite(margin) else "one seed"
             lines.append(
                 [
-                    f"{place.title}, {FEATURES[place.regime]}",
+                    f"{place.title}, {place.features}",
                     group.title(),
                     f"{first.title} {place.mean(first.id, at):.1f}",
                     f"{second.title} {place.mean(second.id, at):.1f}",

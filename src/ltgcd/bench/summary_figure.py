@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ltgcd.bench.sheets import mark, sheet
-from ltgcd.bench.summary import FEATURES, OURS, Place
+from ltgcd.bench.summary import OURS, Place
 from ltgcd.output.report.k_plot import INK, MUTED
 from ltgcd.plot.axes import GRID, NEW
 from ltgcd.plot.axes import OLD as ALL
@@ -55,7 +55,7 @@ def _panel(axes: Any, place: Place) -> None:  # noqa: ANN401
         label.set_fontweight("bold" if row.id == OURS else "normal")
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(0, 100)
-    axes.set_title(f"{place.title}, {FEATURES[place.regime]}", loc="left", fontsize=9.5, fontweight="bold", color=INK)
+    axes.set_title(f"{place.title}, {place.features}", loc="left", fontsize=9.5, fontweight="bold", color=INK)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(MUTED)
     axes.tick_params(colors=INK, labelsize=7.5, length=0, labelbottom=True)

@@ -163,13 +163,15 @@ class Table:
 class Setting:
     """How a backbone is run: `regimes` (the first is the default), views, and settings that go with it.
 
-    `changes` apply to every trained method, ``methods[name]`` to one.
+    `changes` apply to every trained method, ``methods[name]`` to one. `backbone` is that of another setting, run again
+    in another way (larger images); by default `name` is its name, too.
     """
 
     name: str
     title: str
     regimes: tuple[str, ...]
     image_size: int | None = None
+    backbone: str = ""
     views: int = 4
     engine: str = "torch"
     changes: dict[str, Any] = field(default_factory=dict)
@@ -186,6 +188,8 @@ def read_settings(folder: Path) -> dict[str, Setting]:
     for name, value in held.items():
         where = f"[{name}] of {BACKBONES}"
         settings[name] = _made(Setting, _over({"name": name}, value), where)
+        if settings[name].backbone not in ("", *held):
+            raise InputError(f"'backbone' of {where} is another one of {BACKBONES}, not '{settings[name].backbone}'.")
         if not settings[name].regimes or set(settings[name].regimes) - set(get_args(Regime)):
             raise InputError(f"'regimes' of {where} are some of {', '.join(get_args(Regime))}.")
     if not settings:
@@ -337,7 +341,9 @@ def cell_of(
     if table.runs == "split":
         return base
     setting = setting_of(settings, column.backbone or backbone)
-    base = dataclasses.replace(base, backbone=setting.name, image_size=setting.image_size, method=row.method)
+    base = dataclasses.replace(
+        base, backbone=setting.backbone or setting.name, image_size=setting.image_size, method=row.method
+    )
     if table.runs == "estimate":
         plain = READINGS.get(row.method or "")
         changes = {name: value for name, value in row.changes.items() if getattr(plain, name) != value}
