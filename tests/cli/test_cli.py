@@ -97,7 +97,12 @@ def test_split_prints_the_promised_keys(npz, tmp_path: Path) -> None:
     keys = "n_labelled n_unlabelled n_classes n_old lambda_labelled lambda_unlabelled checksum path"
     assert set(keys.split()) <= set(done.json)
     assert Path(done.json["path"]).is_file()
-    assert call_cli("inspect", done.json["path"], "--json").json["n_labelled"] == done.json["n_labelled"]
+    told = call_cli("inspect", done.json["path"], "--json").json
+    assert told["n_labelled"] == done.json["n_labelled"]
+    few, many = min(told["counts"].values()), max(told["counts"].values())
+    each = f"{many} each" if few == many else f"{few} to {many}"
+    said = call_cli("inspect", done.json["path"]).out
+    assert f"{told['n_labelled']} labelled in {told['n_old']} classes of {each}, " in said
     trained = call_cli("train", done.json["path"], "--k", "auto", "--out", tmp_path / "run", "--json").json
     assert {"method", "k", "acc", "balanced_acc", "seconds", "run"} <= set(trained)
     estimate = call_cli("estimate-k", done.json["path"], "--json").json

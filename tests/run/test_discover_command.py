@@ -92,6 +92,7 @@ def test_pictures_with_a_broken_one(tmp_path: Path) -> None:
     assert data_of(Path(done.json["report"]).read_text())["pictures"]
     again = call_cli(*arguments[:-1])  # finished: the same answer, in words
     assert again.code == 0, again.err
+    assert again.err.startswith("· 37 images, 12 labelled in 2 classes"), "what was understood comes first"
     status = pq.read_table(tmp_path / "run" / "assignments.parquet").column("status").to_pylist()
     n, labelled = {name: status.count(name) for name in ("known", "novel", "unsure")}, done.json["n_labelled"]
     assert labelled == 12

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -139,9 +140,12 @@ def test_refine_and_its_undo(run: Run) -> None:
 
 def test_refine_by_the_command_shows_the_difference(run: Run, tmp_path: Path) -> None:
     said(run, f"category,name\n{novel_of(run, 3)},wasp\n")
+    said(run, "id,label\ni0,junk\n")
     before = run.files.assignments.read_bytes()
     dry = call_cli("refine", run, "--dry-run")
     assert dry.code == 0 and "Nothing was replaced" in dry.out
+    told = re.search(r"([\d,]+) items in known ones, ([\d,]+) in novel categories, ([\d,]+) unsure, 1 junk\.", dry.out)
+    assert told and sum(int(n.replace(",", "")) for n in told.groups()) + 1 == len(KIND), "all items are told of"
     assert "items change their class" in dry.out
     assert run.files.assignments.read_bytes() == before
     done = call_cli("refine", run, "--out", tmp_path / "second", "--json")

@@ -75,7 +75,14 @@ MaxMemory = Annotated[
 Data = Annotated[
     Path | None, typer.Option("--data", help="Folder of the datasets (default: $LTGCD_DATA, else a cache folder).")
 ]
-SourcePath = Annotated[Path, typer.Argument(help="Folder of images, .csv or .parquet manifest, or .npz of embeddings.")]
+SourcePath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SOURCE",
+        help="Folder of images (a sub-folder for each known class, one called 'unlabelled' for the rest), .csv or "
+        ".parquet (columns text or path, and label: empty = unlabelled), or .npz of embeddings.",
+    ),
+]
 VectorsPath = Annotated[
     Path, typer.Argument(metavar="SOURCE", help="Embeddings: an .npz, or a folder that 'ltgcd embed' wrote.")
 ]

@@ -106,10 +106,12 @@ def inspect(
         return inspect_source(source, labels, columns=Columns(text_column, label_column, id_column))
 
     def show(result: dict[str, Any]) -> None:
+        fewest, most = min(result["counts"].values()), max(result["counts"].values())
+        each = f"{most:,} each" if fewest == most else f"{fewest:,} to {most:,}"
+        truth = "; y_true is there to score against" if result["has_truth"] else ""
         print(
-            f"{result['n']} {result['kind']}s: {result['n_labelled']} labelled in {result['n_old']} classes "
-            f"(λ = {result['lambda_labelled']:.1f}), {result['n_unlabelled']} unlabelled; "
-            f"{'with' if result['has_truth'] else 'no'} y_true. Ready for discovery."
+            f"{result['n']:,} {result['kind']}s: {result['n_labelled']:,} labelled in {result['n_old']:,} classes of "
+            f"{each}, {result['n_unlabelled']:,} unlabelled{truth}. Ready for discovery."
         )
 
     report(work, show, as_json)

@@ -87,11 +87,13 @@ def discover(
 
     def work() -> dict[str, Any]:
         from ltgcd.data.sources import Columns, read_source
-        from ltgcd.features.cache import opened
-        from ltgcd.run.discover import Embedding, discover_source
 
         read = read_source(source, labels, columns=Columns(text_column, label_column, id_column), notify=status)
-        read.collection.require_partial_labels(source)
+        (held := read.collection).require_partial_labels(source)
+        status(f"{len(held):,} {held.items.kind}s, {int(held.labelled.sum()):,} labelled in {held.n_old:,} classes")
+        from ltgcd.features.cache import opened  # seconds, in which what was understood can be read
+        from ltgcd.run.discover import Embedding, discover_source
+
         return discover_source(
             read,
             out,

@@ -131,9 +131,10 @@ def refine(
         if result.get("undone"):
             print(f"Back to what was before: {result['k']} classes, {result['given']:,} items confirmed.")
             return
+        junk = f", {result['junk']:,} junk" if result["junk"] else ""
         print(
             f"{result['k']} classes: {result['known']:,} items in known ones, {result['novel']:,} in novel categories, "
-            f"{result['unsure']:,} unsure."
+            f"{result['unsure']:,} unsure{junk}."
         )
         if dry_run:
             print("Nothing was replaced.")

@@ -1,4 +1,4 @@
-"""The table of assignments: a label, a name, a status and a confidence for every item."""
+"""The table of assignments: a label, a name, a status and a confidence for every item. `ltgcd.run` writes it."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def _write_features(store: FeatureStore, source: Source, backbone: Backbone) -> 
     """Apply the untrained tail to the test view: ``features.npz``, a source of embeddings for every command."""
     collection, tail = source.collection, backbone.tail.to("cpu").eval()
     x = np.empty((len(store), backbone.dim), dtype=np.float32)
-    with progress("features", len(store)) as advance, torch.inference_mode(), torch_threads(1):
+    with progress("putting the features together", len(store)) as advance, torch.inference_mode(), torch_threads(1):
         for start in range(0, len(store), TAIL_BATCH):
             rows = np.arange(start, min(start + TAIL_BATCH, len(store)), dtype=np.int64)
             activations = torch.from_numpy(store.take(rows).astype(np.float32))

@@ -8,7 +8,8 @@
 ``metrics.jsonl``          a line an epoch; ``tensorboard/`` has the same curves where TensorBoard is installed
 ``checkpoint/``            the last epochs of training and of the rehearsals, for a run that was stopped
 ``model.*``                the classifier (safetensors) and its description (TOML)
-``assignments.parquet``    id, label, name, status, confidence of every item; a run that has it is finished
+``assignments.parquet``    id, label, name, status, confidence of every item: `FittedRun.write_assignments`; a run that
+                           has it is finished
 ``items.*``, ``map.npz``   features of the items, where they are or what they say, their places on the map
 ``images.parquet``         images that were only in memory when the run was made
 ``.ltgcd.lock``            held by whoever writes; its name and how it works: ``common/files.py``
