@@ -29,7 +29,7 @@ export async function openGrow(code) {
     list = strip(rows, { label: "Candidates, the most alike first; ticked ones are taken", onpick: flip, marked: (row) => !wrong.has(row) });
     const from = new Map();
     for (const row of rows) from.set(whereIs(row), (from.get(whereIs(row)) ?? 0) + 1);
-    const origin = [...from].sort((a, b) => b[1] - a[1]).slice(0, 4).map(([name, n]) => `${whole(n)} ${shortName(name)}`).join(" · ");
+    const origin = [...from].sort((a, b) => b[1] - a[1]).slice(0, 4).map(([name, n]) => `${shortName(name)} (${whole(n)})`).join(" · ");
     panel.fill(el("p", {}, `${plural(rows.length, "item")} most like it, of ${whole(answer.left ?? rows.length)} that are left. `,
       answer.precision === null || answer.precision === undefined ? "" : el("b", { text: `About ${percentSure(answer.precision)} of these are expected to be right.` })),
       el("p", { class: "soft", text: "Now: " + origin, dir: "auto" }), list);

@@ -9,7 +9,7 @@ let watching = null;
 
 const seconds = (value) => value < 90 ? `${Math.round(value)} s` : `${Math.round(value / 60)} min`;
 /** What stands on the button before anything runs. */
-export const refineLabel = () => ({ running: "Refining …", done: "See what changed" }[store.state.refine?.state] ?? "Refine");
+export const refineLabel = () => ({ running: "Refining …", done: "See changes" }[store.state.refine?.state] ?? "Refine");
 export const refineTime = () => store.state.refine?.expected_seconds && !["running", "done"].includes(store.state.refine.state) ? `(about ${seconds(store.state.refine.expected_seconds)})` : "";
 function drawLine(refine) {
   const line = $("#refine-line");
@@ -83,7 +83,7 @@ function showDiff(diff) {
   const panel = openPanel({ title: "What the next fit changes", kind: "wide", keys });
   const lists = Object.entries(WORDS).filter(([key]) => diff[key]?.length).map(([key, word]) => el("section", { class: "diff " + key }, el("h3", { text: `${word} (${whole(diff[key].length)})` }), el("ul", {}, ...diff[key].slice(0, 40).map((one) => el("li", { text: lineOf(one), dir: "auto" })))));
   const changed = diff.changed ?? diff.items ?? 0, number = typeof changed === "number" ? changed : changed.length;
-  const facts = [number === 1 ? "1 item changes its class." : `${whole(number)} items change their class.`, diff.kept !== undefined ? `All ${plural(diff.kept, "confirmed item")} keep theirs.` : "", store.state.refine?.stale ? "You have changed something since it began, so it can't be taken: refine again." : ""];
+  const facts = [number === 1 ? "1 item changes its class." : `${whole(number)} items change their class.`, diff.kept ? (diff.kept === 1 ? "The confirmed item keeps its own." : `All ${whole(diff.kept)} confirmed items keep theirs.`) : "", store.state.refine?.stale ? "You have changed something since it began, so it can't be taken: refine again." : ""];
   if (diff.moves?.length) lists.push(el("section", { class: "diff" }, el("h3", { text: "Most items went" }), el("ul", {}, ...diff.moves.slice(0, 40).map((one) => el("li", { text: moveOf(one), dir: "auto" })))));
   panel.fill(el("p", { text: facts.filter(Boolean).join(" ") }), lists.length ? el("div", { class: "diffs" }, ...lists) : el("p", { class: "soft", text: "No class grew, shrank, came or went." }));
   panel.act(button("Accept this fit", "Enter", () => end(true), { class: "primary" }), button("Throw it away", "t", () => end(false)), el("span", { class: "soft", text: "Nothing is changed until you accept; closing keeps it for later." }));
