@@ -148,7 +148,7 @@ def embed(
     by = choose_engine(engine, backbone, len(collection) * (1 + views), engine_of(folder))
     claim(folder, cache_key(backbone, views, by))
     if (engine, by) == ("auto", "openvino"):
-        notify("OpenVINO embeds, which is faster here than torch")
+        notify("OpenVINO embeds, which is faster here than torch; its start takes some seconds")
     with _lock(folder):
         sweep(folder)
         whole, damaged = read_shards(folder, verify=True)
