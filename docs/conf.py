@@ -50,6 +50,7 @@ OUTSIDE = (
     "benchmarks/RESULTS.md",
     "benchmarks/class_number.md",
     "benchmarks/results/rehearsed.md",
+    "benchmarks/results/rehearsed_start.md",
 )
 LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
 

@@ -156,7 +156,7 @@ def test_the_page_tells_its_story(kind: str, open_page: Any) -> None:
     assert facts["Items"] == "85"
     assert facts["Estimated classes"] == "5 4–7"
     assert facts["Marked 80 %"] == "72–88 % right"
-    assert facts["Imbalance λ"] == "25"  # ten of the thirty cats are unsure
+    assert facts["Largest to smallest"] == "25 : 1"  # ten of the thirty cats are unsure
     assert page.locator("#sizes .mark").count() == 5
     assert page.locator("#kcurve .band").count() == 1
     assert page.locator(".entry").count() == 8  # six classes, the overview and the unsure items

@@ -33,7 +33,7 @@ function draw() {
   const interval = k.low === null || k.low === undefined ? "" : ` ${whole(k.low)}–${whole(k.high)}`;
   const facts = [["Items", whole(meta?.n ?? state.n)], ["Known classes", whole(known)], ["Novel categories", whole(novel)],
     [state.mode === "server" ? "Classes now" : "Estimated classes", k.k ? whole(k.k) : null, interval, k.sentence],
-    ["Imbalance λ", imbalance(), "", "Size of the largest class or category over that of the smallest"],
+    ["Largest to smallest", imbalance(), " : 1", "Size of the largest class or category over that of the smallest (the imbalance λ)"],
     [`Marked ${meta?.marked} %`, meta?.right ? meta.right.join("–") : null, " % right", meta?.confidences],
     ["Seed", meta?.seed ?? null], ["ltgcd", meta?.version ?? null]];
   $("#facts").replaceChildren(...facts.filter((fact) => fact[1] !== null).map(([name, value, note, title]) =>
