@@ -280,10 +280,12 @@ def test_a_backbone_in_another_size_has_cells_and_a_name_of_its_own() -> None:
         "efficientnet_lite2",
         "efficientnet_lite2-192",
     ]
-    assert both.features(larger, "frozen") == "EfficientNet-Lite2, 192 px, frozen"
+    assert both.features(larger, "frozen") == "frozen, 192 px"
     # A table that was run in another size alone does not begin with an empty part; one that was not run at all does.
     alone = Finished(tables, settings, {cell.key: records[cell.key] for cell in cells[192]})
     assert [setting and setting.name for setting, _ in alone.shown_settings(table)] == ["efficientnet_lite2-192"]
+    # A table that only shares a cell with it does not show it.
+    assert [s and s.name for s, _ in both.shown_settings(tables["s_option"])] == ["efficientnet_lite2"]
     nothing = Finished(tables, settings, {})
     assert [setting and setting.name for setting, _ in nothing.shown_settings(table)] == ["efficientnet_lite2"]
 

@@ -66,7 +66,7 @@ class Finished:
         first = next(iter(self.settings.values()))
         clusterings = method_names(lambda method: not method.trained)
         shown: list[tuple[Setting | None, str | None]] = []
-        for setting in self.settings.values():
+        for setting in (one for one in self.settings.values() if not one.tables or table.name in one.tables):
             for regime in setting.regimes if table.runs == "train" else setting.regimes[:1]:
                 own = any(
                     row.method not in clusterings and self.at(table, column, row, setting.name, regime).values
@@ -79,9 +79,11 @@ class Finished:
         return shown or [(first, first.regimes[0])]
 
     def features(self, setting: Setting, regime: str) -> str:
-        """Which features figures are of, in words: the default backbone needs no name."""
-        first = setting is next(iter(self.settings.values()))
-        return REGIMES[regime] if first else f"{setting.title}, {REGIMES[regime]}"
+        """Which features figures are of, in words: the default backbone needs no name, but another size of it."""
+        first = next(iter(self.settings))
+        if setting.backbone == first:
+            return f"{REGIMES[regime]}, {setting.image_size} px"
+        return REGIMES[regime] if setting.name == first else f"{setting.title}, {REGIMES[regime]}"
 
     # ------------------------------------------------------------ what is missing
 

@@ -55,7 +55,9 @@ def _panel(axes: Any, place: Place) -> None:  # noqa: ANN401
         label.set_fontweight("bold" if row.id == OURS else "normal")
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(0, 100)
-    axes.set_title(f"{place.title}, {place.features}", loc="left", fontsize=9.5, fontweight="bold", color=INK)
+    # It begins over the names of the rows, for the longest ones need more room than the axis has.
+    title = f"{place.title}, {place.features}"
+    axes.set_title(title, loc="left", x=-0.25, fontsize=9.5, fontweight="bold", color=INK)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(MUTED)
     axes.tick_params(colors=INK, labelsize=7.5, length=0, labelbottom=True)

@@ -164,7 +164,8 @@ class Setting:
     """How a backbone is run: `regimes` (the first is the default), views, and settings that go with it.
 
     `changes` apply to every trained method, ``methods[name]`` to one. `backbone` is that of another setting, run again
-    in another way (larger images); by default `name` is its name, too.
+    in another way (larger images); by default `name` is its name, too. `tables` are those that show it; by default all
+    do in which it has a finished cell.
     """
 
     name: str
@@ -172,6 +173,7 @@ class Setting:
     regimes: tuple[str, ...]
     image_size: int | None = None
     backbone: str = ""
+    tables: tuple[str, ...] = ()
     views: int = 4
     engine: str = "torch"
     changes: dict[str, Any] = field(default_factory=dict)
