@@ -66,26 +66,31 @@ def scored(dataset: str, seed: int, workshop: Workshop, *, again: bool) -> None:
         result, update = timed("update", base / "run", base / "new.npz")
         after = Run(base / "run").assignments()
         repeated = timed("discover", base / "all.npz", "--out", base / "again")[1] if again else None
-    same = after.slice(0, len(before)).replace_schema_metadata(None).equals(before.replace_schema_metadata(None))
+    fixed = ["id", "label", "name", "status", "confidence"]  # proposed names of categories may change
+    old, now = (table.select(fixed).replace_schema_metadata(None) for table in (before, after.slice(0, len(before))))
+    same = now.equals(old)
     appended = [row["label"] for row in result["categories_added"]]
-    label = dict(zip(after.column("id").to_pylist(), after.column("label").to_pylist(), strict=True))
-    said, t, gone = np.array([label[i] for i in ids[late]]), true[late], absent[late]
-    inside = np.isin(said, appended)
+    at = {name: row for row, name in enumerate(after.column("id").to_pylist())}
+    rows = np.array([at[i] for i in ids[late]])
+    said, t, gone = after.column("label").to_numpy()[rows], true[late], absent[late]
+    sure = after.column("status").to_numpy(zero_copy_only=False)[rows] != "unsure"
     classes, sizes = np.unique(t[gone], return_counts=True)
     large = gone & np.isin(t, classes[sizes >= LARGE])
-    pure = sum(int(np.bincount(t[said == c]).max(initial=0)) for c in appended)
     print(f"\n**{dataset}**, seed {seed}: {len(before):,} items, {late.sum():,} new ones; first run {first:.0f} s")
     if repeated:
         print(f"update {update:.1f} s, starting again {repeated:.1f} s: {repeated / update:.1f}×")
-    print(f"no old id, label, status or confidence changed: {same}")
-    print(
-        f"absent classes of {', '.join(map(str, sorted(sizes)[::-1]))} items; categories added: {len(appended)}; of "
-        f"{large.sum()} items of absent classes with {LARGE} or more {(inside & large).sum()} are in them "
-        f"({100 * (inside & large).sum() / max(large.sum(), 1):.0f} %), of the other {(~gone).sum()} new items "
-        f"{(inside & ~gone).sum()} ({100 * (inside & ~gone).sum() / max((~gone).sum(), 1):.1f} %); purity "
-        f"{pure / max(inside.sum(), 1):.2f}",
-        flush=True,
-    )
+    print(f"no old id, label, name, status or confidence changed: {same}")
+    print(f"absent classes of {', '.join(map(str, sorted(sizes)[::-1]))} items; categories added: {len(appended)}")
+    # An unsure item is counted in no category by the product; what it leans to is told beside.
+    for words, inside in (("in them", np.isin(said, appended) & sure), ("or lean to them", np.isin(said, appended))):
+        pure = sum(int(np.bincount(t[inside & (said == c)]).max(initial=0)) for c in appended)
+        print(
+            f"- {words}: of {large.sum()} items of absent classes with {LARGE} or more {(inside & large).sum()} "
+            f"({100 * (inside & large).sum() / max(large.sum(), 1):.0f} %), of the other {(~gone).sum()} new items "
+            f"{(inside & ~gone).sum()} ({100 * (inside & ~gone).sum() / max((~gone).sum(), 1):.1f} %); purity "
+            f"{pure / max(inside.sum(), 1):.2f}",
+            flush=True,
+        )
 
 
 def main() -> None:
