@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,6 +44,7 @@ def torch_threads(n: int | None) -> Iterator[None]:
 _entering = threading.Lock()
 _inside = 0  # how many are inside of `numpy_in_one_thread`
 _before: list[tuple[Any, int]] = []  # libraries with the threads that they had before the first one came in
+_found: tuple[int, list[Any]] = (0, [])  # the libraries, and how many modules there were when they were looked for
 
 
 @contextmanager
@@ -59,8 +61,7 @@ def numpy_in_one_thread() -> Iterator[None]:
     global _inside  # noqa: PLW0603 - the libraries' threads are the process's, too
     with _entering:
         if not _inside:
-            libraries = ThreadpoolController().select(user_api="blas").lib_controllers
-            _before[:] = [(each, each.num_threads) for each in libraries if "faiss" not in each.filepath]
+            _before[:] = [(each, each.num_threads) for each in _libraries()]
             for library, _ in _before:
                 _set_threads(library, 1)
         _inside += 1
@@ -72,6 +73,15 @@ def numpy_in_one_thread() -> Iterator[None]:
             if not _inside:
                 for library, n in _before:
                     _set_threads(library, n)
+
+
+def _libraries() -> list[Any]:
+    """Each BLAS of this process but that of FAISS; looked for again, for 5 ms, when a module was imported since."""
+    global _found  # noqa: PLW0603
+    if _found[0] != len(sys.modules):
+        blas = ThreadpoolController().select(user_api="blas").lib_controllers
+        _found = len(sys.modules), [each for each in blas if "faiss" not in each.filepath]
+    return _found[1]
 
 
 def _set_threads(library: Any, n: int) -> None:  # noqa: ANN401 - a controller of threadpoolctl
