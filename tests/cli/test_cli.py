@@ -102,7 +102,8 @@ def test_split_prints_the_promised_keys(npz, tmp_path: Path) -> None:
     few, many = min(told["counts"].values()), max(told["counts"].values())
     each = f"{many} each" if few == many else f"{few} to {many}"
     said = call_cli("inspect", done.json["path"]).out
-    assert f"{told['n_labelled']} labelled in {told['n_old']} classes of {each}, " in said
+    classes = f"{told['n_old']} classes of {each}" if told["n_old"] > 1 else "1 class"
+    assert f"{told['n_labelled']} labelled in {classes}, " in said
     trained = call_cli("train", done.json["path"], "--k", "auto", "--out", tmp_path / "run", "--json").json
     assert {"method", "k", "acc", "balanced_acc", "seconds", "run"} <= set(trained)
     estimate = call_cli("estimate-k", done.json["path"], "--json").json

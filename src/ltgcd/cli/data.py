@@ -108,10 +108,11 @@ def inspect(
     def show(result: dict[str, Any]) -> None:
         fewest, most = min(result["counts"].values()), max(result["counts"].values())
         each = f"{most:,} each" if fewest == most else f"{fewest:,} to {most:,}"
+        classes = f"{result['n_old']:,} classes of {each}" if result["n_old"] > 1 else "1 class"
         truth = "; y_true is there to score against" if result["has_truth"] else ""
         print(
-            f"{result['n']:,} {result['kind']}s: {result['n_labelled']:,} labelled in {result['n_old']:,} classes of "
-            f"{each}, {result['n_unlabelled']:,} unlabelled{truth}. Ready for discovery."
+            f"{result['n']:,} {result['kind']}s: {result['n_labelled']:,} labelled in {classes}, "
+            f"{result['n_unlabelled']:,} unlabelled{truth}. Ready for discovery."
         )
 
     report(work, show, as_json)

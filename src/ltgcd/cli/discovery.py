@@ -89,7 +89,8 @@ def discover(
         from ltgcd.data.sources import Columns, read_source
 
         read = read_source(source, labels, columns=Columns(text_column, label_column, id_column), notify=status)
-        (held := read.collection).require_partial_labels(source)
+        held = read.collection
+        held.require_partial_labels(source)
         status(f"{len(held):,} {held.items.kind}s, {int(held.labelled.sum()):,} labelled in {held.n_old:,} classes")
         from ltgcd.features.cache import opened  # seconds, in which what was understood can be read
         from ltgcd.run.discover import Embedding, discover_source
