@@ -23,7 +23,7 @@ from ltgcd.features.backbones.embeddings import ResidualAdapter
 from ltgcd.features.backbones.vit import VARIANTS, build_vit
 from ltgcd.features.cache import FeatureStore, write_shard
 from ltgcd.features.views import CachedViews, VectorViews, Views
-from ltgcd.training.feature_graph import FeatureGraph
+from ltgcd.graph.feature_graph import FeatureGraph
 from ltgcd.training.heads import Head
 from ltgcd.training.loop import Batch, fit
 from ltgcd.training.methods.ltgcd import LTGCD, LTGCDConfig

@@ -23,8 +23,8 @@ from ltgcd.bench.tables import cells_of, read_settings, read_tables
 from ltgcd.cli import app
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import UNLABELLED
+from ltgcd.graph.feature_graph import FeatureGraph
 from ltgcd.training.config import changed
-from ltgcd.training.feature_graph import FeatureGraph
 from ltgcd.training.fit import fit_model
 from ltgcd.training.methods import METHODS
 from ltgcd.training.problem import Problem

@@ -10,9 +10,9 @@ import pytest
 
 from ltgcd.common.errors import InputError
 from ltgcd.graph import knn
+from ltgcd.graph.feature_graph import FeatureGraph
 from ltgcd.training import feature_graph
 from ltgcd.training.config import changed
-from ltgcd.training.feature_graph import FeatureGraph
 from ltgcd.training.fit import check_experiment, fit_model
 from ltgcd.training.heads import Head
 from ltgcd.training.method import Method

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from ltgcd.graph.feature_graph import FeatureGraph
 from ltgcd.training import losses
-from ltgcd.training.feature_graph import FeatureGraph
 from ltgcd.training.loop import Batch, Snapshot
 from ltgcd.training.methods.ltgcd import LTGCD, LTGCDConfig
 from ltgcd.training.methods.simgcd import SimGCDConfig

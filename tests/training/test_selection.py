@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ltgcd.common.errors import InputError
-from ltgcd.training.feature_graph import FeatureGraph
+from ltgcd.graph.feature_graph import FeatureGraph
 from ltgcd.training.loop import Snapshot
 from ltgcd.training.losses import teacher_temperature
 from ltgcd.training.methods.ltgcd import LTGCD, LTGCDConfig

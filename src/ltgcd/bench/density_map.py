@@ -21,13 +21,13 @@ from ltgcd.common.numerics import softmax
 from ltgcd.data.collection import UNLABELLED, imbalance_factor
 from ltgcd.features.views import VectorViews
 from ltgcd.graph.density import density
+from ltgcd.graph.feature_graph import FeatureGraph
 from ltgcd.graph.knn import knn_graph
 from ltgcd.output.report.k_plot import INK, MUTED
 from ltgcd.output.report.layout import map_items
 from ltgcd.run.directory import Run
 from ltgcd.run.train import vectors
 from ltgcd.training.config import changed
-from ltgcd.training.feature_graph import FeatureGraph
 from ltgcd.training.losses import teacher_temperature
 from ltgcd.training.methods import METHODS
 from ltgcd.training.methods.ltgcd import LTGCDConfig

@@ -18,12 +18,12 @@ from ltgcd.data.collection import UNLABELLED
 from ltgcd.features.backbones.embeddings import ResidualAdapter
 from ltgcd.features.views import VectorViews, Views
 from ltgcd.graph.communities import placed_items, starting_clusters
+from ltgcd.graph.feature_graph import FeatureGraph
 from ltgcd.graph.knn import knn_graph
 from ltgcd.graph.whitening import class_means, fit_whitening, normalise
 from ltgcd.training.checkpoints import Checkpoints
 from ltgcd.training.config import Experiment
 from ltgcd.training.distributed import World
-from ltgcd.training.feature_graph import FeatureGraph
 from ltgcd.training.heads import Classifier, Head
 from ltgcd.training.loop import Snapshot, Watch, fit, unwatched
 from ltgcd.training.method import Method

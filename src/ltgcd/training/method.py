@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ltgcd.common.errors import InputError
+from ltgcd.graph.feature_graph import FeatureGraph
 from ltgcd.graph.kmeans import Assignment
 from ltgcd.training.config import Experiment, Preset, Regime
-from ltgcd.training.feature_graph import FeatureGraph
 from ltgcd.training.heads import Classifier
 from ltgcd.training.loop import Objective, Snapshot
 from ltgcd.training.problem import Problem

@@ -18,9 +18,9 @@ from ltgcd.common.settings import check_fields
 from ltgcd.common.tables import Rows, RowTable, Table, keep_most_likely, most_likely, probabilities
 from ltgcd.data.collection import UNLABELLED, imbalance_factor
 from ltgcd.graph.density import density, judge_classifier
+from ltgcd.graph.feature_graph import FeatureGraph
 from ltgcd.graph.knn import NeighbourGraph, knn_graph
 from ltgcd.graph.peaks import Overlap, PeakTest, Rule, find_peaks, iou_k, iou_threshold, nmds
-from ltgcd.training.feature_graph import FeatureGraph
 
 DensityForm = Literal["classifier", "calibrated", "affinity"]
 PriorForm = Literal["l1", "softmax", "softmax-normalised"]

@@ -17,11 +17,11 @@ from torch.nn import functional as F
 
 from ltgcd.common.settings import check_fields
 from ltgcd.data.collection import UNLABELLED
+from ltgcd.graph.feature_graph import FeatureGraph
 from ltgcd.graph.semi_kmeans import semi_kmeans
 from ltgcd.graph.whitening import normalise
 from ltgcd.training import losses
 from ltgcd.training.config import Experiment, Preset, Regime, cpu_schedule
-from ltgcd.training.feature_graph import FeatureGraph
 from ltgcd.training.heads import PROJECTION, CentreHead, CosinePrototypes, projector
 from ltgcd.training.loop import Batch, Plan, Snapshot
 from ltgcd.training.method import Method

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from ltgcd.common.settings import check_fields
 from ltgcd.common.tables import Table
 from ltgcd.data.collection import UNLABELLED
+from ltgcd.graph.feature_graph import FeatureGraph
 from ltgcd.training import losses
 from ltgcd.training.config import Experiment, Preset, Regime, changed, cpu_schedule
-from ltgcd.training.feature_graph import FeatureGraph
 from ltgcd.training.heads import Head
 from ltgcd.training.loop import Batch, Plan, Snapshot
 from ltgcd.training.method import Method

@@ -20,9 +20,9 @@ from torch.nn import functional as F
 from ltgcd.common.settings import check_fields
 from ltgcd.common.tables import Table, most_likely, probabilities
 from ltgcd.data.collection import UNLABELLED
+from ltgcd.graph.feature_graph import FeatureGraph
 from ltgcd.training import losses
 from ltgcd.training.config import Experiment, Preset, Regime, cpu_schedule
-from ltgcd.training.feature_graph import FeatureGraph
 from ltgcd.training.heads import Head
 from ltgcd.training.loop import Batch, Plan, Snapshot
 from ltgcd.training.losses import TAU_STUDENT

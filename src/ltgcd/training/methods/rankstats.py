@@ -23,9 +23,9 @@ from torch.nn import functional as F
 from ltgcd.common.errors import InputError
 from ltgcd.common.settings import check_fields
 from ltgcd.data.collection import UNLABELLED
+from ltgcd.graph.feature_graph import FeatureGraph
 from ltgcd.training import losses
 from ltgcd.training.config import Experiment, Preset, Regime, cpu_schedule
-from ltgcd.training.feature_graph import FeatureGraph
 from ltgcd.training.heads import LinearHead
 from ltgcd.training.loop import Batch, Plan, Snapshot
 from ltgcd.training.method import Method

@@ -25,8 +25,8 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.settings import check_fields
 from ltgcd.common.tables import probabilities
 from ltgcd.data.collection import UNLABELLED
+from ltgcd.graph.feature_graph import FeatureGraph
 from ltgcd.training.config import Experiment, Preset, Regime, cpu_schedule
-from ltgcd.training.feature_graph import FeatureGraph
 from ltgcd.training.heads import HIDDEN, CosinePrototypes, JointHead, NovelHead
 from ltgcd.training.loop import Batch, Plan, Snapshot
 from ltgcd.training.losses import TAU_STUDENT
