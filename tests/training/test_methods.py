@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from ltgcd.common.errors import InputError
-from ltgcd.graph import knn
+from ltgcd.graph import feature_graph, knn
 from ltgcd.graph.feature_graph import FeatureGraph
-from ltgcd.training import feature_graph
 from ltgcd.training.config import changed
 from ltgcd.training.fit import check_experiment, fit_model
 from ltgcd.training.heads import Head
@@ -94,17 +93,20 @@ def test_nobody_asks_what_type_a_configuration_is() -> None:
 
 
 def test_the_features_before_training_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The start, the neighbour loss and the density of a pool of all items share one graph."""
-    searched: list[tuple[tuple[int, ...], int]] = []
+    """Start, neighbour loss and the density of a pool of all items share one graph; evidence of novelty has its own."""
+    searched: list[tuple[np.ndarray, int]] = []
 
     def counted(x: np.ndarray, k: int) -> knn.NeighbourGraph:
-        searched.append((x.shape, k))
+        searched.append((x, k))
         return knn.knn_graph(x, k)
 
     monkeypatch.setattr(feature_graph, "knn_graph", counted)
     asked = {"neighbour_weight": 0.3, "selection.pool": "all", "selection.k_s": 10, "start": "communities"}
     fit_model(PROBLEM, changed(METHODS["ltgcd"].preset("frozen"), {"schedule.epochs": 1, **asked}))
-    assert searched == [((80, 6), 10)]
+    components = feature_graph.components_of(PROBLEM.x).features
+    of_components = [np.array_equal(x, components) for x, _ in searched]
+    assert sorted(of_components) == [False, True]
+    assert searched[of_components.index(False)][1] == 10
 
 
 def test_a_graph_of_fewer_neighbours_is_the_first_columns_and_more_are_searched_again() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
@@ -30,13 +31,13 @@ from ltgcd.class_number.search import Curve, Search, labelled_accuracy, search_k
 from ltgcd.common.engine.threads import numpy_in_one_thread
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import UNLABELLED
-from ltgcd.data.order import content_order
+from ltgcd.data.order import ContentOrder, content_order
 from ltgcd.graph import kmeans
+from ltgcd.graph.feature_graph import FeatureGraph, components_of
 from ltgcd.graph.knn import knn_graph
 from ltgcd.graph.whitening import (
     class_means,
     normalise,
-    principal_components,
     within_class_whitening,
     without_long_rows,
 )
@@ -97,6 +98,8 @@ def estimate_k(
     k_max: int | None = None,
     labels_from: str = "collection",
     random_state: int = 0,
+    order: ContentOrder | None = None,
+    components: FeatureGraph | None = None,
 ) -> KEstimate:
     """Estimate the number of classes in D^l ∪ D^u.
 
@@ -120,6 +123,8 @@ def estimate_k(
         novel classes being those that no draw has met. Only ``peaks`` uses it.
     random_state : int
         Seed.
+    order, components : ContentOrder and FeatureGraph, optional
+        The `content_order` of these rows, and `components_of` the features in it, where the caller has them already.
     """
     if method not in ESTIMATORS:
         raise InputError(f"There is no estimator '{method}'; choose one of {', '.join(ESTIMATORS)}.")
@@ -139,10 +144,8 @@ def estimate_k(
     if k_max is not None and k_max < n_old:
         raise InputError(f"The largest number of classes ({k_max}) must not be below the {n_old} known ones.")
     # Draws, ties and sums follow the order of the rows and classes: by content it is the same for the same items.
-    order = content_order(x, y, n_old)
-    task = _Task(
-        without_long_rows(x[order.rows]), order.labels(y), n_old, k_max, labels_origin(labels_from), random_state
-    )
+    order = order or content_order(x, y, n_old)
+    task = _Task(x, order, order.labels(y), n_old, k_max, labels_origin(labels_from), random_state, components)
     k, low, high, curve, labels, evidence = ESTIMATORS[method](task)
     labels = order.caller_rows(labels)
     if method == "peaks":  # whose first clusters are the known classes; those of the others have no meaning
@@ -157,12 +160,26 @@ def estimate_k(
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    x: NDArray[np.float32]
+    """What every estimator gets; its rows and classes stand in the order of their content."""
+
+    given: NDArray[np.float32]
+    order: ContentOrder
     y: NDArray[np.int64]
     n_old: int
     k_max: int | None
     labels_from: LabelsFrom
     random_state: int
+    shared: FeatureGraph | None
+
+    @cached_property
+    def x(self) -> NDArray[np.float32]:
+        """Features (N, D); who has their components need not copy them."""
+        return without_long_rows(self.given[self.order.rows])
+
+    @cached_property
+    def components(self) -> FeatureGraph:
+        """Principal components of the features, and their neighbours."""
+        return self.shared or components_of(self.x)
 
 
 _Result = tuple[int, int | None, int | None, Curve, NDArray[np.int64], dict[str, Any]]
@@ -178,14 +195,14 @@ def _by_known_share(task: _Task) -> _Result:
         return task.n_old, task.n_old, task.n_old, ((task.n_old, 100.0),), task.y.copy(), {"fallback": reason}
     if task.labels_from == "random-items":
         return _by_richness(task)
-    z = principal_components(task.x)
+    z = task.components.features
     if len(z) < FEWEST_ITEMS:
         return _by_peaks_alone(task, z, f"fewer than {FEWEST_ITEMS} items are too few to learn from")
     # A known class that can't show what its other items look like is one of those to be found.
     shown = with_siblings(task.y, sibling_folds(z, task.y, task.random_state))
     if len(shown) < 2:
         return _by_peaks_alone(task, z, "it takes two classes with two labelled items each to learn what is known")
-    graph = knn_graph(z, NEIGHBOURS)
+    graph = task.components.nearest(NEIGHBOURS)
     y, n_shown = recoded(task.y, shown), len(shown)
     known = y != UNLABELLED
     found = known_share(z, y, graph, task.random_state)
@@ -250,7 +267,7 @@ def _by_richness(task: _Task) -> _Result:
     k = int(np.clip(round(number), task.n_old, ceiling))
     low = int(np.clip(np.floor(bounds[0]), task.n_old, k))
     high = int(np.clip(np.ceil(bounds[1]), k, max(k, ceiling)))
-    white = within_class_whitening(principal_components(task.x), task.y, task.n_old)
+    white = within_class_whitening(task.components.features, task.y, task.n_old)
     config = PeakConfig()
     graph = knn_graph(white, max(config.k, config.k_s))
     peaks, _ = density_peaks(white, graph, config, candidates=task.y == UNLABELLED)
@@ -316,7 +333,7 @@ def _by_search(task: _Task, config: PeakConfig) -> _Result:
     literal = config == LITERAL
     unit = normalise(task.x)
     if not literal:
-        unit = within_class_whitening(principal_components(task.x), task.y, task.n_old)
+        unit = within_class_whitening(task.components.features, task.y, task.n_old)
     graph = knn_graph(unit, max(config.k, config.k_s))
     k, curve, labels, peaks = search_peaks(unit, task.y, task.n_old, graph, config, task.k_max)
     return k, None, None, curve, labels, {"peaks": [int(p) for p in peaks], "n_peaks": len(peaks)}

@@ -26,10 +26,12 @@ from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.order import ContentOrder, content_order
 from ltgcd.discovery.rehearsal import Calibrations, rehearse
 from ltgcd.discovery.task import DiscoveryConfig, Hints, Hooks, Task, check_class_number
+from ltgcd.graph.feature_graph import FeatureGraph, components_of
 from ltgcd.training.calibration import Calibration
 from ltgcd.training.fit import Fit, fit_model
 from ltgcd.training.methods import get_method
 from ltgcd.training.model import FittedModel, reordered
+from ltgcd.training.novelty import LARGEST
 from ltgcd.training.problem import Problem
 
 # Weight of a person who put an item somewhere among others, beside the fit's own opinion: what the fit is quite sure of
@@ -106,8 +108,9 @@ def discover(task: Task, config: DiscoveryConfig, hooks: Hooks | None = None) ->
     check_class_number(config.k, task.n_old, len(task.x))
     for doubt in doubts_about(task.x, task.y):  # what no answer can come from is refused there
         warnings.warn(doubt, stacklevel=2)
-    k, estimate = _class_number(task, config, hooks)
     order = content_order(task.x, task.y, task.n_old)
+    components = components_of(np.asarray(task.x, dtype=np.float32)[order.rows]) if _are_asked_for(config) else None
+    k, estimate = _class_number(task, config, hooks, order, components)
     views = task.views.select(order.rows) if task.views is not None else None
     problem = Problem(
         np.asarray(task.x, dtype=np.float32)[order.rows],
@@ -118,7 +121,9 @@ def discover(task: Task, config: DiscoveryConfig, hooks: Hooks | None = None) ->
         views,
         task.tail,
         _start(task, order),
+        components if len(task.x) <= LARGEST else None,
     )
+    del components
     hooks.notify(f"{'training' if config.experiment else 'clustering'} with {config.method}, {k} classes")
     answer = _trained(problem, config, hooks, order, task.hints) if config.experiment else _clustered(problem, config)
     # Back to the caller's rows and numbers of classes.
@@ -136,7 +141,14 @@ def discover(task: Task, config: DiscoveryConfig, hooks: Hooks | None = None) ->
     )
 
 
-def _class_number(task: Task, config: DiscoveryConfig, hooks: Hooks) -> tuple[int, KEstimate | None]:
+def _are_asked_for(config: DiscoveryConfig) -> bool:
+    """Whether principal components are asked for by somebody: the class number, or the start of the prototypes."""
+    return config.k is None or (config.experiment is not None and config.experiment.start == "communities")
+
+
+def _class_number(
+    task: Task, config: DiscoveryConfig, hooks: Hooks, order: ContentOrder, components: FeatureGraph | None
+) -> tuple[int, KEstimate | None]:
     """The number of classes, and the estimate if nobody gave it; never less than there are already."""
     held = task.n_old + (task.hints.n_start if task.hints else 0)
     if config.k is not None:
@@ -148,7 +160,13 @@ def _class_number(task: Task, config: DiscoveryConfig, hooks: Hooks) -> tuple[in
         hooks.notify("estimating the number of classes")
         estimate = hooks.world.from_first(
             lambda: estimate_k(
-                task.x, task.y, n_old=task.n_old, labels_from=config.labels_from, random_state=config.random_state
+                task.x,
+                task.y,
+                n_old=task.n_old,
+                labels_from=config.labels_from,
+                random_state=config.random_state,
+                order=order,
+                components=components,
             )
         )
         hooks.estimated(estimate)

@@ -16,6 +16,7 @@ from scipy.optimize import linear_sum_assignment
 
 from ltgcd.common.tables import Table, most_likely
 from ltgcd.data.collection import UNLABELLED, seed_after
+from ltgcd.graph.feature_graph import components_of
 from ltgcd.training.calibration import LEAST, Calibration, learn_calibration
 from ltgcd.training.checkpoints import Checkpoints
 from ltgcd.training.config import Experiment
@@ -201,6 +202,8 @@ def rehearse(
     if sample is not None:
         notify(f"rehearsals are on {len(sample.rows):,} of the {len(labels):,} items, a share of every class")
         problem = _part_of(problem, sample.rows)
+    if problem.components is None and experiment.start == "communities":
+        problem = problem._replace(components=components_of(problem.x))  # once for all of them
     hidden = with_hidden_classes(problem, times)
     if sum(len(part.asked) for part in hidden) < LEAST:
         notify("too few items are labelled to learn how often a label is right; confidences are the model's own")
@@ -242,6 +245,7 @@ def _part_of(problem: Problem, rows: NDArray[np.int64]) -> Problem:
         y=problem.y[rows],
         views=None if views is None else views.select(rows),
         start=None if start is None else start[rows],
+        components=None,  # their neighbours are among all items
     )
 
 

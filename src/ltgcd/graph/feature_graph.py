@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ltgcd.graph.knn import NeighbourGraph, knn_graph
+from ltgcd.graph.whitening import principal_components, without_long_rows
 
 
 class FeatureGraph:
@@ -26,3 +27,11 @@ class FeatureGraph:
         if self._graph is None or self._graph.k < min(k, self._graph.n - 1):
             self._graph = knn_graph(self.features, k)
         return self._graph.first(k)
+
+
+def components_of(x: NDArray[np.floating]) -> FeatureGraph:
+    """Principal components (N, d) of features (N, D): no label has a say in them, nor in who is near to whom.
+
+    So the class number, the fit and every rehearsal of it look at the same ones, whatever labels they hide.
+    """
+    return FeatureGraph(principal_components(without_long_rows(x)))

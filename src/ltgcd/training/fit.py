@@ -141,7 +141,7 @@ def _starting_clusters(problem: Problem, experiment: Experiment, start: FeatureG
     """Cluster of each item (N,) that the prototypes begin from; where labels can tell, novel ones of novel items."""
     placed, novel = placed_items(problem.y, problem.start), None
     if experiment.start == "communities" and problem.k > max(problem.n_old, int(placed.max()) + 1):
-        novel = probably_novel(problem.x, placed, problem.random_state)
+        novel = probably_novel(problem.x, placed, problem.random_state, problem.components)
     return starting_clusters(
         start.features,
         problem.y,

@@ -17,15 +17,17 @@ from numpy.typing import NDArray
 from ltgcd.class_number.evidence import NEIGHBOURS, recoded
 from ltgcd.class_number.known_share import known_share
 from ltgcd.data.collection import UNLABELLED
-from ltgcd.graph.knn import knn_graph
-from ltgcd.graph.whitening import principal_components
+from ltgcd.graph.feature_graph import FeatureGraph, components_of
 
 TELLS = 0.9  # AUC from which the evidence is listened to
 LARGEST = 200_000  # items; beyond, a second search for neighbours would cost more than it brings
 
 
 def probably_novel(
-    x: NDArray[np.floating], placed: NDArray[np.int64], random_state: int = 0
+    x: NDArray[np.floating],
+    placed: NDArray[np.int64],
+    random_state: int = 0,
+    components: FeatureGraph | None = None,
 ) -> NDArray[np.bool_] | None:
     """Items (N,) that are more likely of a class that is not there yet than of one that is; None if nothing can tell.
 
@@ -37,15 +39,17 @@ def probably_novel(
         Known class of each labelled item, or the category that people have left it in; -1 for the others.
     random_state : int
         Seed.
+    components : FeatureGraph, optional
+        `components_of` the features, where somebody has them already.
     """
     free = placed == UNLABELLED
     sizes = np.bincount(placed[~free], minlength=1)
     classes = np.flatnonzero(sizes >= 2)  # an item without a sibling looks novel itself
     if len(classes) < 2 or not free.any() or len(x) > LARGEST:
         return None
-    z = principal_components(x)
+    components = components or components_of(x)
     y = recoded(placed, classes)
-    found = known_share(z, y, knn_graph(z, NEIGHBOURS), random_state)
+    found = known_share(components.features, y, components.nearest(NEIGHBOURS), random_state)
     if found.auc < TELLS:
         return None
     novel = np.zeros(len(x), dtype=bool)

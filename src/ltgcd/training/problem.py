@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ltgcd.features.views import CachedViews
+from ltgcd.graph.feature_graph import FeatureGraph
 
 
 class Problem(NamedTuple):
@@ -32,6 +33,9 @@ class Problem(NamedTuple):
         Class that each unlabelled item is in when it begins, where people have looked at an earlier answer: a known
         one, or one of the categories n_old … n_old + S − 1 that are there; -1 for an item that is free. Further classes
         are looked for.
+    components : FeatureGraph or None
+        `ltgcd.graph.feature_graph.components_of` x, where somebody has them already: fits that differ in their labels
+        share them.
     """
 
     x: NDArray[np.float32]
@@ -42,3 +46,4 @@ class Problem(NamedTuple):
     views: CachedViews | None = None
     tail: nn.Module | None = None
     start: NDArray[np.int64] | None = None
+    components: FeatureGraph | None = None
