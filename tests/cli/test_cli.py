@@ -190,7 +190,9 @@ def test_stopped_by_sigterm_is_as_by_ctrl_c(tmp_path: Path) -> None:
     process.stderr.readline()  # a first line: it works now
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
+    # CPython remembers a Ctrl-C that has passed through `exec` (a dataclass being made, say), caught or not, and ends
+    # by that signal; a shell sees 130 both ways.
+    assert process.returncode in (130, -signal.SIGINT)
     assert "Stopped. What is finished is kept" in said and "Traceback" not in said
     assert not list((tmp_path / "run").rglob("*.tmp"))
 

@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from ltgcd.common.engine.threads import torch_threads
 from ltgcd.common.errors import InputError
 from ltgcd.features.views import VectorViews
 from ltgcd.training.calibration import Calibration
 from ltgcd.training.config import changed
 from ltgcd.training.fit import fit_model
 from ltgcd.training.methods import METHODS
-from ltgcd.training.model import FittedModel, check_extendable, extended
+from ltgcd.training.model import FittedModel, check_extendable, extended, head_outputs
 from ltgcd.training.problem import Problem
 
 RANDOM = np.random.RandomState(0)
@@ -58,6 +59,23 @@ def test_the_model_of_a_state_is_the_model(method: str, whiten: bool) -> None:
     assert again.state()[1] == description
     assert again.state()[0].keys() == tensors.keys()
     assert again.regime == "frozen"
+
+
+def test_vectors_are_computed_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On some processors two threads round a product otherwise than one, and an answer must not depend on that."""
+    threads: list[int] = []
+
+    class Noting(torch.nn.Linear):
+        def forward(self, features: torch.Tensor) -> dict[str, torch.Tensor]:  # type: ignore[override]
+            threads.append(torch.get_num_threads())
+            return {"logits": super().forward(features)}
+
+    with torch_threads(2):
+        table = head_outputs(Noting(4, 3), np.ones((5, 4), dtype=np.float32), torch.device("cpu"))["logits"]
+        threads.clear()
+        assert table[slice(0, 5)].shape == (5, 3)
+        assert threads == [1]
+        assert torch.get_num_threads() == 2
 
 
 def test_the_calibration_comes_back() -> None:

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from ltgcd.common.engine.threads import torch_threads
 from ltgcd.common.errors import InputError
 from ltgcd.common.numerics import softmax
 from ltgcd.common.tables import Rows, RowTable
@@ -139,14 +140,20 @@ def _in_batches(
     rows: NDArray[np.int64],
     device: torch.device,
 ) -> Tensors:
-    """What is computed of some rows (n,), by name, each (n, …), on the CPU and without a gradient."""
+    """What is computed of some rows (n,), by name, each (n, …), on the CPU and without a gradient.
+
+    Vectors in one thread: on some processors several threads round a product otherwise. Pictures, for which that would
+    cost too much, in as many as there are.
+    """
     out: Tensors = {}
     with torch.no_grad(), precision(device):
         for start in range(0, max(len(rows), 1), TEST_BATCH):
             batch = read(rows[start : start + TEST_BATCH])
             n = len(batch)
             # Full batches: what is said about an item shall not depend on how many others are asked about.
-            for name, values in compute(filled_up(batch, TEST_BATCH).to(device)).items():
+            with torch_threads(1 if batch.ndim == 2 else None):
+                computed = compute(filled_up(batch, TEST_BATCH).to(device))
+            for name, values in computed.items():
                 whole = out.setdefault(name, torch.empty(len(rows), *values.shape[1:]))
                 whole[start : start + n] = values[:n].float().cpu()
     return out
