@@ -65,11 +65,12 @@ def measured(command: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         def watch() -> None:
             while not stop.wait(0.1):
                 try:
-                    peak[0] = max(peak[0], about.memory_info().rss)
-                    times = about.cpu_times()
-                    last["cpu"] = times.user + times.system + times.children_user + times.children_system
+                    processes = [about, *about.children(recursive=True)]
+                    peak[0] = max(peak[0], sum(map(memory_of, processes)))
+                    last["cpu"] = max(last["cpu"], sum(map(cpu_of, processes)))
                 except psutil.Error:
-                    return
+                    if not about.is_running():
+                        return
 
         threading.Thread(target=watch, daemon=True).start()
         stages = [{"stage": "reading", "at": time.perf_counter(), "cpu": 0.0, "peak": 0}]
@@ -95,6 +96,17 @@ def measured(command: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         if code:
             sys.exit(f"{' '.join(command)} ended with exit code {code}")
         return stages, json.loads(out.read())
+
+
+def memory_of(process: psutil.Process) -> int:
+    """Bytes that a process holds; pages that it shares with others count in each of them."""
+    return int(process.memory_info().rss)
+
+
+def cpu_of(process: psutil.Process) -> float:
+    """CPU-seconds of a process and of those that it has started and that have ended."""
+    times = process.cpu_times()
+    return float(times.user + times.system + times.children_user + times.children_system)
 
 
 def run(n: int, k: int, work: Path) -> dict[str, Any]:

@@ -26,7 +26,8 @@ from ltgcd.data.items import Items, Vectors
 from ltgcd.data.python_labels import as_array, encode_labels_of_any_kind, with_novel_labels
 from ltgcd.discovery.discover import discover
 from ltgcd.discovery.fitted_collection import FittedCollection, add_items, cached_views, check_one_each
-from ltgcd.discovery.task import DiscoveryConfig, Task, configure
+from ltgcd.discovery.memory import processes_that_fit
+from ltgcd.discovery.task import DiscoveryConfig, Hooks, Task, configure
 from ltgcd.features.backbones import backbone_of
 from ltgcd.features.cache import FeatureStore
 from ltgcd.output.report.categories import Category, describe_categories
@@ -157,7 +158,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             assert store is not None
             tail = backbone_of(store.key, weights).tail
             task = task._replace(views=cached_views(store, len(x)), tail=tail)
-        found = discover(task, config)
+        found = discover(task, config, Hooks(processes=processes_that_fit(len(x), x.shape[1], config.k)))
         assert found.fitted is not None
         learnt = found.calibration
         self._config = config

@@ -149,6 +149,38 @@ def test_too_few_labels_teach_nothing_and_two_runs_say_the_same() -> None:
     assert rehearse(task, EXPERIMENT, true, 1) == rehearse(task, EXPERIMENT, true, 1)
 
 
+def test_side_by_side_they_teach_the_same_to_the_last_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In two processes, also where one of the rehearsals goes on from its checkpoint."""
+    x, true = blobs(0.8, n_classes=8)
+    task = Problem(x, half_labelled(true, 5), 5, 8, 0)
+    experiment = changed(EXPERIMENT, {"start": "communities", "smoothing": 2})
+    told: list[str] = []
+    alone = rehearse(task, experiment, true, 4, notify=told.append)
+    assert sum("known class" in sentence for sentence in told) == 4, "what is this small is done one after the other"
+    monkeypatch.setattr("ltgcd.discovery.rehearsal.fit_seconds", lambda _n, _epochs: 100.0)
+
+    def kept(stage: str) -> Checkpoints | None:
+        return Checkpoints(tmp_path / stage) if stage == "rehearsal-2" else None
+
+    for _ in range(2):
+        told.clear()
+        assert rehearse(task, experiment, true, 4, checkpoints=kept, notify=told.append, processes=2) == alone
+        assert told[0].startswith("4 rehearsals, 2 at a time") and "2 worker processes" in told[1]
+        assert list((tmp_path / "rehearsal-2").glob("epoch-*.safetensors"))
+
+
+def test_what_goes_wrong_in_a_process_is_said_as_it_would_be_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, true = blobs(0.8, n_classes=8)
+    task = Problem(x, half_labelled(true, 5), 5, 8, 0)
+    broken = changed(EXPERIMENT, {"schedule.learning_rate": 1e30})
+    monkeypatch.setattr("ltgcd.discovery.rehearsal.fit_seconds", lambda _n, _epochs: 100.0)
+    with pytest.raises(InputError) as here:
+        rehearse(task, broken, true, 4)
+    with pytest.raises(InputError) as there:
+        rehearse(task, broken, true, 4, processes=2)
+    assert str(there.value) == str(here.value)
+
+
 @pytest.mark.parametrize("stop", [2, 4, 7])  # in the run itself (3 epochs), in the first rehearsal, in the second
 def test_stopped_in_the_middle_it_goes_on_and_says_the_same(
     stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

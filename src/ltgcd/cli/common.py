@@ -52,7 +52,8 @@ Workers = Annotated[
         "--workers",
         min=1,
         show_default="auto",
-        help="Processes that embed, of one thread each; 1 is none but this. By default one a core, if that is faster.",
+        help="Processes that embed or rehearse side by side, of one thread each; 1 is none but this. By default one a "
+        "core, if that is faster.",
     ),
 ]
 Cluster = Annotated[

@@ -11,11 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 LINE_SECONDS = 30.0  # between two lines where there is no terminal
+is_shown = True  # not in a worker process, whose parent shows how far all of them are
 
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show a bar that counts to `total`; the block gets a function that says how many more are done."""
+    if not is_shown:
+        yield lambda _done: None
+        return
     if not sys.stderr.isatty():
         yield _lines(title, total)
         return

@@ -10,17 +10,14 @@ from ltgcd.common.engine.threads import available_cores
 from ltgcd.common.progress import time_left
 from ltgcd.discovery.rehearsal import ITEMS
 from ltgcd.discovery.task import DiscoveryConfig
+from ltgcd.training.fit import fit_seconds
 
-# CPU-seconds of one thread, measured by stage on 2,000, 5,000 and 10,003 × 384 (BANKING77) and on 4,000, 12,000 and
-# 30,336 × 1,280 (plankton), half of the classes known and half of their items labelled. Without the map these took 7,
-# 17, 38, 20, 59 and 207 s, and by the figures below 8, 21, 45, 16, 57 and 191. Others who want the same cores are
-# counted by `busyness`; two threads that wait for each other lose more than that: 4,000 texts in all took 5 min on two
-# cores while the load rose from 6 to 9, and a little over 2 had been said. On two idle cores it was not checked.
+# CPU-seconds of one thread, measured as those of a fit (`ltgcd.training.fit.fit_seconds`). In all, without the map, the
+# six took 7, 17, 38, 20, 59 and 207 s, and by the figures below 8, 21, 45, 16, 57 and 191. Others who want the same
+# cores are counted by `busyness`; two threads that wait for each other lose more than that: 4,000 texts in all took
+# 5 min on two cores while the load rose from 6 to 9, and a little over 2 had been said.
 START = 0.5
 ESTIMATE = 0.0003  # an item: the number of classes
-TRAINING = 0.00075  # an item and ten epochs
-EPOCHS = 10
-NEIGHBOURS = 2e-8  # a pair of items, in every fit
 REHEARSAL = 0.85  # of a fit: fewer labels
 MAP, LAID_OUT = 0.0018, 4000  # an item that t-SNE lays out, and how many at most
 MOST = 100_000  # items: above the 30,336 measured it is extrapolated; beyond, neighbours are searched in another way
@@ -40,15 +37,10 @@ def discovery_seconds(n: int, config: DiscoveryConfig) -> float | None:
     """
     if config.experiment is None or config.regime != "frozen" or n > MOST:
         return None
-    share = config.experiment.schedule.epochs / EPOCHS
+    epochs = config.experiment.schedule.epochs
     estimate = ESTIMATE * n if config.k is None else 0.0
-    rehearsals = config.rehearsals * REHEARSAL * _fit(min(n, ITEMS), share)
-    return START + estimate + _fit(n, share) + rehearsals + MAP * min(n, LAID_OUT)
-
-
-def _fit(n: int, share: float) -> float:
-    """Seconds of one fit of n items, with a share of the usual epochs."""
-    return TRAINING * n * share + NEIGHBOURS * n**2
+    rehearsals = config.rehearsals * REHEARSAL * fit_seconds(min(n, ITEMS), epochs)
+    return START + estimate + fit_seconds(n, epochs) + rehearsals + MAP * min(n, LAID_OUT)
 
 
 @dataclass

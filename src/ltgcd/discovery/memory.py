@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ltgcd.common.engine.threads import available_cores
 from ltgcd.common.errors import InputError
 from ltgcd.common.tables import WHOLE
+from ltgcd.discovery.rehearsal import FEWEST, ITEMS
 from ltgcd.graph.whitening import DIMENSIONS
 
 PROGRAM = 1300 << 20  # bytes of Python, torch and blocks of fixed size: what 62,500 items took beyond the rest
 NEIGHBOURS = 800  # bytes an item: candidates and neighbours of the largest graphs
+PROCESS = 450 << 20  # bytes of Python and torch in a process that rehearses
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _LIMIT = Path("/sys/fs/cgroup/memory.max")
 _MEMORY = Path("/proc/meminfo")
@@ -34,6 +37,24 @@ def items_that_fit(memory: int, dim: int, k: int | None = None) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if needed_memory(middle, dim, k) <= memory else (low, middle)
     return low
+
+
+def processes_that_fit(
+    n: int, dim: int, k: int | None = None, allowed: str | None = None, most: int | None = None
+) -> int:
+    """How many processes may rehearse side by side: `most`, by default one a core, or those that there is memory for.
+
+    Each gets the features of its items, which are there twice while they arrive, and does a fit of them; this process
+    holds its own and what it sends.
+    """
+    cores = most or available_cores()
+    memory = bytes_of(allowed) if allowed is not None else free_memory()
+    if memory is None:
+        return cores
+    held = PROGRAM + 8 * n * dim if allowed is not None else 4 * n * dim  # what is free counts the features already
+    d, m = min(dim, DIMENSIONS), min(n, max(ITEMS, FEWEST * (k or 1000)))
+    each = PROCESS + 8 * m * dim + 24 * m * d + NEIGHBOURS * m + min(4 * m * (k or 1000), 4 * WHOLE)
+    return max(1, min(cores, (memory - held - 8 * m * (dim + d)) // each))
 
 
 def free_memory() -> int | None:

@@ -8,12 +8,16 @@ classes, and whole classes that the method can only find as novel ones. What it 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from ltgcd.common.engine.pool import NotForWorkers
+from ltgcd.common.engine.shards import in_processes, processes_that_pay
+from ltgcd.common.progress import progress
 from ltgcd.common.tables import Table, most_likely
 from ltgcd.data.collection import UNLABELLED, seed_after
 from ltgcd.graph.feature_graph import components_of
@@ -21,7 +25,7 @@ from ltgcd.training.calibration import LEAST, Calibration, learn_calibration
 from ltgcd.training.checkpoints import Checkpoints
 from ltgcd.training.config import Experiment
 from ltgcd.training.distributed import World
-from ltgcd.training.fit import Fit, fit_model, hold_out
+from ltgcd.training.fit import Fit, fit_model, fit_seconds, hold_out
 from ltgcd.training.problem import Problem
 
 PARTS = 4  # the labelled classes are cut into as many, and one of them is hidden at a time
@@ -177,6 +181,7 @@ def rehearse(
     checkpoints: Callable[[str], Checkpoints | None] = lambda _stage: None,
     notify: Callable[[str], None] = lambda _message: None,
     world: World | None = None,
+    processes: int = 1,
 ) -> Calibrations | None:
     """Learn what the method's confidence is worth on this task, or None where too few items are labelled.
 
@@ -194,6 +199,9 @@ def rehearse(
         Told in a sentence what happens.
     world : World, optional
         Processes that train together.
+    processes : int
+        How many rehearsals on frozen features may run side by side, each in a process of its own; fewer do where that
+        ends sooner. They change no bit.
     """
     novel_share = float((labels[problem.y == UNLABELLED] >= problem.n_old).mean())
     if problem.start is not None:  # a class that is hidden must not be found where an earlier answer had put it
@@ -208,21 +216,19 @@ def rehearse(
     if sum(len(part.asked) for part in hidden) < LEAST:
         notify("too few items are labelled to learn how often a label is right; confidences are the model's own")
         return None
-    runs: tuple[list[Rehearsed], list[Rehearsed]] = ([], [])
-    for number, part in enumerate(hidden, 1):
-        away = problem.n_old - len(part.visible)
-        classes = "class" if away == 1 else "classes"
-        notify(f"rehearsal {number} of {len(hidden)} with {away} known {classes} hidden: how often is a label right?")
-        fit = fit_model(
-            problem._replace(y=part.y, n_old=len(part.visible), random_state=seed_after(problem.random_state, number)),
-            experiment,
-            checkpoints=checkpoints(f"rehearsal-{number}"),
-            notify=notify,
-            world=world,
-        )
-        sizes = fit.fitted.sizes if sample is None else _sizes_in_collection(fit, part, sample)
-        for several, p in zip(runs, (fit.probabilities, fit.alone), strict=True):
-            several.append(judge(part.asked, p, sizes, problem.y[part.asked], part.visible))
+    jobs = [Job(number, part, checkpoints(f"rehearsal-{number}")) for number, part in enumerate(hidden, 1)]
+    rehearsed = (
+        _side_by_side(problem, experiment, sample, jobs, processes, notify) if _may_part(problem, world) else None
+    )
+    if rehearsed is None:
+        rehearsed = []
+        for job in jobs:
+            away = problem.n_old - len(job.part.visible)
+            classes = "class" if away == 1 else "classes"
+            notify(
+                f"rehearsal {job.number} of {len(jobs)} with {away} known {classes} hidden: how often is a label right?"
+            )
+            rehearsed.append(_rehearsed(problem, experiment, sample, job, notify=notify, world=world))
     counts = np.ones(len(problem.y)) if sample is None else sample.counts
     together, alone = (
         _learnt(
@@ -231,10 +237,104 @@ def rehearse(
             novel_share,
             problem.random_state,
         )
-        for several in runs
+        for several in zip(*rehearsed, strict=True)
     )
     n_items = None if sample is None else len(sample.rows)
     return Calibrations(together, alone, n_items) if together and alone else None
+
+
+class Job(NamedTuple):
+    """One rehearsal: its number, what is hidden in it, and where its finished epochs are kept."""
+
+    number: int
+    part: Hidden
+    checkpoints: Checkpoints | None
+
+
+def _rehearsed(
+    problem: Problem,
+    experiment: Experiment,
+    sample: Sample | None,
+    job: Job,
+    *,
+    record: Callable[[dict[str, Any]], None] = lambda _line: None,
+    notify: Callable[[str], None] = lambda _message: None,
+    world: World | None = None,
+) -> tuple[Rehearsed, Rehearsed]:
+    """What the method says about the items whose label is hidden: with the help of neighbours, and by themselves."""
+    part, seed = job.part, seed_after(problem.random_state, job.number)
+    fit = fit_model(
+        problem._replace(y=part.y, n_old=len(part.visible), random_state=seed),
+        experiment,
+        checkpoints=job.checkpoints,
+        record=record,
+        notify=notify,
+        world=world,
+    )
+    sizes = fit.fitted.sizes if sample is None else _sizes_in_collection(fit, part, sample)
+    together, alone = (
+        judge(part.asked, p, sizes, problem.y[part.asked], part.visible) for p in (fit.probabilities, fit.alone)
+    )
+    return together, alone
+
+
+# ---------------------------------------------------------------- side by side
+
+
+def _may_part(problem: Problem, world: World | None) -> bool:
+    """Whether rehearsals can be in processes of their own: not what several train together, nor a last stage."""
+    return problem.views is None and (world is None or world.size == 1)
+
+
+def _side_by_side(
+    problem: Problem,
+    experiment: Experiment,
+    sample: Sample | None,
+    jobs: list[Job],
+    processes: int,
+    notify: Callable[[str], None],
+) -> list[tuple[Rehearsed, Rehearsed]] | None:
+    """All rehearsals, several at a time; None where one after the other they end sooner, or can't be parted.
+
+    A fit of frozen features computes in one thread, so that each takes a core.
+    """
+    epochs = experiment.schedule.epochs
+    n = processes_that_pay(len(jobs), len(jobs) * fit_seconds(len(problem.y), epochs), processes)
+    if n == 1:
+        return None
+    notify(f"{len(jobs)} rehearsals, {n} at a time, each with other known classes hidden: how often is a label right?")
+    try:
+        with progress("rehearsing", len(jobs) * epochs) as advance:
+            done = in_processes(
+                partial(_Rehearser, problem, experiment, sample), jobs, n, advance=advance, notify=notify
+            )
+    except NotForWorkers as reason:
+        notify(f"other processes can't be given the rehearsals ({reason}); this one does them all")
+        return None
+    for _, sentences in done:
+        for sentence in sentences:
+            notify(sentence)
+    return [rehearsed for rehearsed, _ in done]
+
+
+class _Rehearser:
+    """What a process does with one rehearsal after the other."""
+
+    def __init__(self, problem: Problem, experiment: Experiment, sample: Sample | None) -> None:
+        self.problem, self.experiment, self.sample = problem, experiment, sample
+
+    def __call__(self, job: Job, advance: Callable[[int], None]) -> tuple[tuple[Rehearsed, Rehearsed], list[str]]:
+        """Rehearse, count the epochs, and give what was found with the sentences that were said."""
+        sentences: list[str] = []
+        trained: list[int] = []
+
+        def record(line: dict[str, Any]) -> None:
+            trained.append(line["epoch"])
+            advance(1)
+
+        found = _rehearsed(self.problem, self.experiment, self.sample, job, record=record, notify=sentences.append)
+        advance(self.experiment.schedule.epochs - len(trained))  # those that an earlier call has finished
+        return found, sentences
 
 
 def _part_of(problem: Problem, rows: NDArray[np.int64]) -> Problem:

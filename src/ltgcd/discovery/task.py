@@ -182,6 +182,8 @@ class Hooks:
         Told, when an epoch begins, which items it draws from: masks (N,) by name.
     world : World
         The other processes, where several train together.
+    processes : int
+        How many rehearsals may run side by side, each in a process of its own; no bit of the answer hangs on it.
     """
 
     notify: Callable[[str], None] = lambda _message: None
@@ -191,3 +193,4 @@ class Hooks:
     record: Callable[[dict[str, Any]], None] = lambda _line: None
     watch: Watch = unwatched
     world: World = field(default_factory=World)
+    processes: int = 1

@@ -15,7 +15,7 @@ from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
 from ltgcd.data.items import Items, Kind, Vectors
 from ltgcd.discovery.duration import Forecast, busyness, discovery_seconds
-from ltgcd.discovery.memory import check_memory
+from ltgcd.discovery.memory import check_memory, processes_that_fit
 from ltgcd.discovery.task import DiscoveryConfig, check_class_number, configure
 from ltgcd.features.backbones import check_backbone, default_backbone, load_backbone
 from ltgcd.features.cache import FeatureStore, shown_items
@@ -52,7 +52,7 @@ class Embedding:
     engine : {"auto", "torch", "openvino"}
         What computes, as `embed` takes it.
     workers : int or None
-        Processes that share the work, as `embed` takes it.
+        Processes that share the work, as `embed` takes it, and the rehearsals.
     quality : {"quick", "standard", "best"} or None
         How much time images are worth: one of `QUALITIES`, `QUALITY` by default.
     cluster : str or None
@@ -147,8 +147,18 @@ def discover_source(
         if sentence := forecast.of_the_rest():
             notify(sentence)
         texts = items.items if items is not None and items.items.kind == "text" else None
+        n, dim = vectors(embedded).shape
+        processes = processes_that_fit(n, dim, k, max_memory, embedding.workers)
         finished = train_run(
-            embedded, folder, config, store=store, weights=embedding.weights, notify=notify, command=None, texts=texts
+            embedded,
+            folder,
+            config,
+            store=store,
+            weights=embedding.weights,
+            notify=notify,
+            command=None,
+            texts=texts,
+            processes=processes,
         )
         x, ids = vectors(embedded), embedded.collection.ids
         run.write_features(ids, x)  # also of images: another source may be embedded there later

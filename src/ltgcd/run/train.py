@@ -20,6 +20,7 @@ from ltgcd.data.collection import Collection, Source, positions
 from ltgcd.data.items import Items, Vectors
 from ltgcd.discovery.assignments import assignments_table
 from ltgcd.discovery.discover import Discovery, discover
+from ltgcd.discovery.memory import processes_that_fit
 from ltgcd.discovery.rehearsal import Calibrations
 from ltgcd.discovery.task import DiscoveryConfig, Hooks, Task, check_class_number, configure
 from ltgcd.features.backbones import backbone_of
@@ -71,6 +72,7 @@ def train_run(
     notify: Notify = silent,
     command: str | None = "ltgcd train",
     texts: Items | None = None,
+    processes: int | None = None,
 ) -> Finished:
     """Run a method on a source of embeddings and leave a run directory.
 
@@ -96,6 +98,8 @@ def train_run(
         What this process is, for whoever wants to write to the run meanwhile; None if the caller has its lock.
     texts : Items, optional
         The N texts behind the embeddings: novel categories get proposed names by their words.
+    processes : int, optional
+        How many rehearsals may run side by side; by default one a core, if there is memory for so many.
     """
     started = time.perf_counter()
     collection, x = source.collection, vectors(source)
@@ -130,6 +134,7 @@ def train_run(
                 record=lambda line: _record(run, line, notify),
                 watch=watch,
                 world=world,
+                processes=processes or processes_that_fit(len(x), x.shape[1], config.k),
             )
             found = discover(task, config, hooks)
             if world.first:

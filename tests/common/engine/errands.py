@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from ltgcd.common import progress
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path
 
@@ -43,6 +44,20 @@ def errand(folder: Path, trouble: str, shard: int, advance: Advance) -> None:
         if trouble == "slow":
             time.sleep(30)
     advance(1)
+
+
+def square(folder: Path, trouble: str) -> Callable[[int, Advance], tuple[int, int, bool]]:
+    """Of a number its square, this process, and whether it shows progress."""
+
+    def work(number: int, advance: Advance) -> tuple[int, int, bool]:
+        once = folder / "trouble"
+        if trouble == "die once" and number == 3 and not once.exists():
+            once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        advance(1)
+        return number * number, os.getpid(), progress.is_shown
+
+    return work
 
 
 class OnlyHere:

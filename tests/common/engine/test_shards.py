@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import ltgcd.common.engine.shards as engine
-from ltgcd.common.engine.shards import map_shards
+from ltgcd.common.engine.shards import in_processes, map_shards, processes_that_pay
 from ltgcd.common.engine.threads import available_cores
 from ltgcd.common.errors import InputError
 
@@ -202,3 +202,24 @@ def _wait_for(condition: Callable[[], bool]) -> None:
             return
         time.sleep(0.05)
     raise AssertionError("it did not happen")
+
+
+@pytest.mark.parametrize("trouble", ["", "die once"])
+def test_results_come_back_in_the_order_of_the_jobs(tmp_path: Path, trouble: str) -> None:
+    """Also where the process of one of them has died; what a process would show of its progress is not shown."""
+    heard = Heard()
+    jobs = [5, 3, 1, 4]
+    found = in_processes(partial(errands.square, tmp_path, trouble), jobs, 2, advance=heard.advance)
+    assert [result for result, _, _ in found] == [25, 9, 1, 16]
+    assert all(process != os.getpid() for _, process, _ in found)
+    assert not any(is_shown for _, _, is_shown in found)
+    assert heard.items == 4
+
+
+def test_processes_only_where_they_end_sooner() -> None:
+    assert processes_that_pay(4, 1000.0, 2) == 2
+    assert processes_that_pay(4, 1000.0, 64) == 4, "no more than there are jobs"
+    assert processes_that_pay(1, 1000.0, 8) == 1
+    assert processes_that_pay(4, engine.START_SECONDS, 4) == 1
+    assert processes_that_pay(3, 2.9 * engine.START_SECONDS, 2) == 1, "three jobs take two processes two turns"
+    assert processes_that_pay(3, 3.1 * engine.START_SECONDS, 2) == 2

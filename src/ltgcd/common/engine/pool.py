@@ -40,18 +40,26 @@ class NotForWorkers(Exception):
     """Why work can't be sent to another process. None of it has been done."""
 
 
+def not_kept(_shard: object, _result: object) -> None:
+    """Let go of what the function gives: it has kept itself what it has done."""
+
+
 def run_in_workers(
-    prepare: Callable[[], Callable[[Any, Callable[[int], None]], None]],
+    prepare: Callable[[], Callable[[Any, Callable[[int], None]], Any]],
     shards: Iterator[Any],
     workers: int,
     advance: Callable[[int], None],
     notify: Callable[[str], None],
+    received: Callable[[Any, Any], None] = not_kept,
 ) -> None:
-    """Have worker processes do all shards; see `ltgcd.common.engine.shards.map_shards`."""
+    """Have worker processes do all shards; see `ltgcd.common.engine.shards.map_shards`.
+
+    `received` gets each shard with what the function gave for it, as soon as it is there.
+    """
     if not sys.executable:
         raise NotForWorkers("no Python program is known that could be started")
     start = _packed(prepare)
-    team = _Team(_Todo(shards), advance, notify)
+    team = _Team(_Todo(shards), advance, notify, received)
     try:
         for _ in range(workers):
             team.hire()
@@ -71,10 +79,16 @@ def run_in_workers(
 class _Team:
     """Workers, and what is known of their work."""
 
-    def __init__(self, todo: _Todo, advance: Callable[[int], None], notify: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        todo: _Todo,
+        advance: Callable[[int], None],
+        notify: Callable[[str], None],
+        received: Callable[[Any, Any], None],
+    ) -> None:
         self.workers: list[_Worker] = []
         self._inbox: _Inbox = queue.SimpleQueue()
-        self._todo, self._advance, self._notify = todo, advance, notify
+        self._todo, self._advance, self._notify, self._received = todo, advance, notify, received
 
     @property
     def is_done(self) -> bool:
@@ -98,6 +112,8 @@ class _Team:
             worker.items_done += content
             self._advance(content)
         elif what == "free":
+            if worker.task is not None:
+                self._received(worker.task.shard, content)
             worker.is_free, worker.task, worker.items_done = True, None, 0
         elif what == "warning":
             warnings.warn(content, stacklevel=2)

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import chain, islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ltgcd.common.engine.pool import NotForWorkers, run_in_workers
 from ltgcd.common.engine.ray_cluster import run_on_ray
@@ -21,6 +22,7 @@ from ltgcd.common.engine.threads import available_cores, torch_threads
 from ltgcd.common.progress import time_left
 
 Shard = TypeVar("Shard")
+Job = TypeVar("Job")
 Advance = Callable[[int], None]
 Function = Callable[[Shard, Advance], None]
 
@@ -95,6 +97,39 @@ def map_shards(
         for shard in waiting:
             function = function or prepare()
             function(shard, advance)
+
+
+def in_processes(
+    prepare: Callable[[], Callable[[Job, Advance], Any]],
+    jobs: list[Job],
+    processes: int,
+    *,
+    advance: Advance = lambda _items: None,
+    notify: Callable[[str], None] = lambda _message: None,
+) -> list[Any]:
+    """What ``prepare()(job, advance)`` gives for each of a few long jobs, in their order, done side by side.
+
+    For what is small when it is done: it comes back by pickle, and a job whose process died is done again. Raises
+    `NotForWorkers` if `prepare` can't be sent to another process; nothing has been done then.
+    """
+    done: dict[int, Any] = {}
+
+    def received(shard: tuple[int, Job], result: object) -> None:
+        done[shard[0]] = result
+
+    run_in_workers(partial(_numbered, prepare), enumerate(jobs), processes, advance, notify, received)
+    return [done[number] for number in range(len(jobs))]
+
+
+def _numbered(prepare: Callable[[], Callable[[Job, Advance], Any]]) -> Callable[[tuple[int, Job], Advance], Any]:
+    function = prepare()
+    return lambda shard, advance: function(shard[1], advance)
+
+
+def processes_that_pay(jobs: int, seconds: float, most: int) -> int:
+    """How many processes, of `most`, end sooner than this one alone with some jobs that take it some seconds in all."""
+    n = max(1, min(jobs, most))
+    return n if START_SECONDS + seconds * -(-jobs // n) / jobs < seconds else 1
 
 
 def _workers_that_pay(seconds: float) -> int:

@@ -20,6 +20,8 @@ import traceback
 import warnings
 from typing import IO, Any
 
+from ltgcd.common import progress
+
 STOP_SECONDS = 2.0  # for a computation that can't be interrupted
 _LENGTH = struct.Struct("<Q")
 
@@ -46,6 +48,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background may ignore it
     parent = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what anybody prints goes to stderr
+    progress.is_shown = False  # the parent shows how far all of them are
     code = 0
     try:
         _work(sys.stdin.buffer, parent)
@@ -77,8 +80,8 @@ def _work(stdin: IO[bytes], parent: IO[bytes]) -> None:
         del prepare
         say("free")
         while (message := inbox.get()) is not None:
-            function(pickle.loads(message), lambda items: say("advance", items))
-            say("free")
+            result = function(pickle.loads(message), lambda items: say("advance", items))
+            say("free", result)
     except BrokenPipeError:
         raise
     except Exception as error:
