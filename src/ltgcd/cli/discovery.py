@@ -139,6 +139,7 @@ def predict(
     ] = None,
     weights: Annotated[Path | None, typer.Option("--weights", help="Backbone weights, if not the usual ones.")] = None,
     backbone: OwnBackbone = None,
+    cluster: Cluster = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     id_column: IdColumn = None,
@@ -169,6 +170,7 @@ def predict(
             store=opened(source),
             weights=weights,
             read_from=(source, weights),
+            cluster=cluster,
             notify=status,
         )
 

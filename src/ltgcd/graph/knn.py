@@ -13,17 +13,16 @@ A partitioned graph keeps these rules among what it found.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from ltgcd.common.engine.rows import Arrays, Compute, by_rows
 from ltgcd.common.engine.threads import available_cores, numpy_in_one_thread
 from ltgcd.common.errors import InputError
-from ltgcd.common.progress import progress
 
 DUPLICATE = 1.0 - 1e-6  # similarity from which two rows count as the same
 SPARE = 8  # candidates beyond k that the float32 search keeps
@@ -32,6 +31,7 @@ EXACT_FLOP = 2 * 100_000**2 * 768
 ROWS = 4096  # of a block in float64
 BUFFER = 64 * 2**20  # bytes of any other temporary
 QUERIES = 2**15  # rows that a partitioned search takes through all cells at once
+SEARCHING = "searching neighbours"
 SAMPLE = 500  # rows from which it learns how many cells to look into; as many others measure its recall
 TARGET_RECALL = 0.98  # that it aims at on the first sample
 LARGEST_SHARE = 0.25  # of all pairs, above which looking at all of them was measured to be faster
@@ -166,13 +166,21 @@ def _searched_whole(
 
 def _all_pairs(x: NDArray[np.float32], queries: NDArray[np.float32], n: int) -> _Candidates:
     """The n rows of x with the greatest product with each query: columns and products, falling, each (Q, n)."""
-    if len(queries) <= QUERIES:
-        products, columns = faiss.knn(queries, x, n, metric=faiss.METRIC_INNER_PRODUCT)
-        return columns, products
-    columns, products = np.empty((len(queries), n), dtype=np.int64), np.empty((len(queries), n), dtype=np.float32)
-    for top in _told(len(queries)):
-        part = slice(top, top + QUERIES)
-        products[part], columns[part] = faiss.knn(queries[part], x, n, metric=faiss.METRIC_INNER_PRODUCT)
+    products, columns = faiss.knn(queries, x, n, metric=faiss.METRIC_INNER_PRODUCT)
+    return columns, products
+
+
+def _near_all(n: int, arrays: Arrays) -> Compute:
+    """The n rows with the greatest product with each of some rows: FAISS computes in threads of its own."""
+    unit = np.ascontiguousarray(arrays["unit"], dtype=np.float32)
+    return lambda start, stop: _all_pairs(unit, unit[start:stop], n)
+
+
+def _every_pair(unit: NDArray[np.float32], n: int) -> _Candidates:
+    """The n best pairs of every row, itself included, among all pairs."""
+    columns, products = np.empty((len(unit), n), dtype=np.int64), np.empty((len(unit), n), dtype=np.float32)
+    for place, found in by_rows(partial(_near_all, n), {"unit": unit}, len(unit), QUERIES, SEARCHING):
+        columns[place], products[place] = found
     return columns, products
 
 
@@ -187,6 +195,12 @@ def _partition(unit: NDArray[np.float32], random_state: int) -> NDArray[np.float
     return np.asarray(model.centroids, dtype=np.float32)
 
 
+def _nearest_centres(centres: NDArray[np.float32], unit: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The centre that is nearest to each row, shape (U,)."""
+    found = [_all_pairs(centres, unit[top : top + QUERIES], 1)[0][:, 0] for top in range(0, len(unit), QUERIES)]
+    return np.concatenate(found)
+
+
 def _near_pairs(unit: NDArray[np.float32], n: int, k: int, random_state: int) -> tuple[_Candidates, float] | None:
     """The n best pairs of every row, itself included, among the cells of a partition whose centres are nearest to it.
 
@@ -195,7 +209,7 @@ def _near_pairs(unit: NDArray[np.float32], n: int, k: int, random_state: int) ->
     of the k nearest neighbours on a second sample; None where the cells hold more than `LARGEST_SHARE` of all pairs.
     """
     centres = _partition(unit, random_state)
-    cell = _all_pairs(centres, unit, 1)[0][:, 0]
+    cell = _nearest_centres(centres, unit)
     drawn = np.random.RandomState(random_state).permutation(len(unit))[: 2 * SAMPLE]
     learn, test = drawn[0::2], drawn[1::2]
     nearest_cells = _all_pairs(centres, unit[learn], len(centres))[0]
@@ -218,14 +232,25 @@ def _search_cells(
 
     `cell` (U,) is where each row lies. Rows that look into the same cell make one matrix product with it: three times
     as fast as ``IndexIVFFlat.search``, where every row goes through its cells alone. Blocks of rows are searched side
-    by side, one a core; each by itself, so that the number of cores changes nothing.
+    by side, one a core or by whoever shares them; each by itself, so that the number of cores changes nothing.
     """
     order, sizes = np.argsort(cell, kind="stable"), np.bincount(cell, minlength=len(centres))
-    by_cell, ends = unit[order], np.cumsum(sizes)
+    arrays: Arrays = {"by_cell": unit[order], "order": order, "centres": centres, "ends": np.cumsum(sizes)}
     columns, products = np.empty((len(unit), n), dtype=np.int64), np.empty((len(unit), n), dtype=np.float32)
+    search = partial(_near_in_cells, probes, n)
+    for place, found in by_rows(search, arrays, len(unit), QUERIES, SEARCHING, available_cores()):
+        rows = order[place]
+        columns[rows], products[rows] = found
+    return columns, products
 
-    def search(top: int) -> int:
-        queries = unit[top : top + QUERIES]
+
+def _near_in_cells(probes: int, n: int, arrays: Arrays) -> Compute:
+    """The n best pairs of some rows, which come cell by cell: those of a block look into the same few cells."""
+    by_cell, order, centres, ends = (np.asarray(arrays[name]) for name in ("by_cell", "order", "centres", "ends"))
+    sizes = np.diff(ends, prepend=0)
+
+    def search(start: int, stop: int) -> _Candidates:
+        queries = np.ascontiguousarray(by_cell[start:stop], dtype=np.float32)
         best = faiss.ResultHeap(len(queries), n, keep_max=True)
         visited = _all_pairs(centres, queries, probes)[0].ravel()
         visitors = np.argsort(visited, kind="stable") // probes
@@ -234,29 +259,13 @@ def _search_cells(
             bucket, members = by_cell[ends[c] - sizes[c] : ends[c]], order[ends[c] - sizes[c] : ends[c]]
             rows = visitors[last[c - 1] if c else 0 : last[c]]
             step = max(1, BUFFER // (4 * len(bucket)))
-            for start in range(0, len(rows), step):
-                part = rows[start : start + step]
+            for top in range(0, len(rows), step):
+                part = rows[top : top + step]
                 best.add_result_subset(part, queries[part] @ bucket.T, members)
         best.finalize()
-        columns[top : top + QUERIES], products[top : top + QUERIES] = best.I, best.D
-        return len(queries)
+        return best.I, best.D
 
-    pool = ThreadPoolExecutor(available_cores())
-    try:
-        with progress("searching neighbours", len(unit)) as advance:
-            for found in pool.map(search, range(0, len(unit), QUERIES)):
-                advance(found)
-    finally:
-        pool.shutdown(cancel_futures=True)  # Ctrl-C waits for the blocks that were begun, and not for the others
-    return columns, products
-
-
-def _told(n: int) -> Iterator[int]:
-    """Where each block of `QUERIES` of n rows begins; how far it is, is shown."""
-    with progress("searching neighbours", n) as advance:
-        for top in range(0, n, QUERIES):
-            yield top
-            advance(min(QUERIES, n - top))
+    return search
 
 
 # ---------------------------------------------------------------- graph
@@ -269,7 +278,7 @@ def _distinct_graph(unit: NDArray[np.float32], k: int, exact: bool | None, rando
     if exact is None:
         exact = 2 * n * n * d <= EXACT_FLOP
     near = None if exact else _near_pairs(unit, kk + 1, k, random_state)
-    (candidates, proposed), recall = near or (_all_pairs(unit, unit, kk + 1), 1.0)
+    (candidates, proposed), recall = near or (_every_pair(unit, kk + 1), 1.0)
     exact = near is None
     # The row itself goes; where ε-duplicates have crowded it out, the last candidate does.
     itself = candidates == np.arange(n)[:, None]

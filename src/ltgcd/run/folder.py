@@ -22,7 +22,7 @@ from ltgcd.features.cache import is_feature_folder
 from ltgcd.run.contents import Contents
 from ltgcd.run.files import DAMAGED, features_checksum, read_toml, versions, write_toml
 from ltgcd.run.labels import RunLabels, read_run_labels
-from ltgcd.run.paths import CHECKPOINTS, EMBEDDED, FITS, PROTOTYPES, STATES, UPDATES, files_of
+from ltgcd.run.paths import CHECKPOINTS, EMBEDDED, FITS, PROTOTYPES, SHARED, STATES, UPDATES, files_of
 
 FORMAT = 2  # of the run directory; raised when older ones can no longer be read
 
@@ -40,7 +40,7 @@ class RunFolder:
         self.folder = Path(folder)
         self.files = files_of(self.folder)
         self.report, self.predictions = self.files.report, self.files.predictions
-        self.embedded = self.folder / EMBEDDED
+        self.embedded, self.shared = self.folder / EMBEDDED, self.folder / SHARED
         self.contents = Contents(self.files.contents, self.listed_files)
         self._checkpoints, self._updates = self.folder / CHECKPOINTS, self.folder / UPDATES
 
@@ -116,7 +116,7 @@ class RunFolder:
         return sorted(path for path in found - own if path.is_file() and not is_temporary(path))
 
     def leftovers(self) -> list[Path]:
-        """Temporary files and, of a finished run, the checkpoints of its rehearsals."""
+        """Temporary files and, of a finished run, the checkpoints of its rehearsals and what was shared."""
         # Not those below features: embed has a lock of its own, and sweeps.
         folders = (
             self.folder,
@@ -127,7 +127,8 @@ class RunFolder:
             *(self.folder / FITS).glob("[0-9]*"),
         )
         found = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if is_temporary(path)]
-        return found + (list(self._checkpoints.glob("rehearsal-*")) if self.finished else [])
+        done = [*self._checkpoints.glob("rehearsal-*"), *(p for p in [self.shared] if p.is_dir())]
+        return found + (done if self.finished else [])
 
     def begin(self, config: dict[str, Any], source: Source) -> None:
         """Make the run directory, or go on with it if it holds the very same run.

@@ -14,6 +14,7 @@
 ``images.parquet``         images that were only in memory when the run was made
 ``.ltgcd.lock``            held by whoever writes; its name and how it works: ``common/files.py``
 ``features/``              what the backbone made of images or texts
+``shared/``                what the machines of a cluster work on; gone when it is done
 ``updates/001`` …          what each update added
 ``review.db``              what people said about the labels: every event, kept for good
 ``states/000.parquet`` …   the labels that these events are about, as each fit or update left them
@@ -30,6 +31,7 @@ from typing import NamedTuple
 
 METRICS, PROTOTYPES = "metrics.jsonl", "prototypes.safetensors"
 CHECKPOINTS, UPDATES, EMBEDDED, TENSORBOARD = "checkpoint", "updates", "features", "tensorboard"
+SHARED = "shared"
 STATES, FITS = "states", "fits"
 
 

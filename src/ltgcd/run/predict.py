@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ltgcd.common.checksums import write_parquet
+from ltgcd.common.engine.ray_cluster import check_cluster
+from ltgcd.common.engine.rows import Arrays, Compute, by_rows, on_cluster
 from ltgcd.common.errors import InputError
 from ltgcd.common.outputs import check_output, output_path, sealed_table
 from ltgcd.common.tables import most_likely
@@ -27,6 +30,8 @@ from ltgcd.run.train import Notify, rows_in, silent, vectors
 from ltgcd.training.calibration import Calibration
 from ltgcd.training.model import FittedModel, extended
 
+LABELLED = 2**15  # vectors of a block, in whole batches
+
 
 def predict_source(
     run: Run,
@@ -36,6 +41,7 @@ def predict_source(
     store: FeatureStore | None = None,
     weights: Path | None = None,
     read_from: tuple[Path | None, ...] = (),
+    cluster: str | None = None,
     notify: Notify = silent,
 ) -> dict[str, Any]:
     """Label new items with the model of a run.
@@ -56,24 +62,35 @@ def predict_source(
         Backbone weights, where they are not the usual ones.
     read_from : tuple of paths
         Where the source is: nothing is written there.
+    cluster : str, optional
+        A Ray cluster that shares the work, as `ltgcd.features.embed.embed` takes it; `out` is where all of it see it.
     notify : callable
         Told in a sentence what happens.
     """
     is_own = os.path.realpath(out) == os.path.realpath(run.predictions)
     check_output(out, "predictions", read_from, run.folder if is_own else None)
-    with run.lock("ltgcd predict") if is_own else nullcontext():
-        return _predict(run, source, out, store, weights, notify)
+    if cluster is not None:
+        check_cluster(cluster)
+    sharing = on_cluster(cluster, out.with_name(f"{out.stem}.shared"), notify)
+    with run.lock("ltgcd predict") if is_own else nullcontext(), sharing:
+        return _predict(run, source, out, store, weights, cluster, notify)
 
 
 def _predict(
-    run: Run, source: Source, out: Path, store: FeatureStore | None, weights: Path | None, notify: Notify
+    run: Run,
+    source: Source,
+    out: Path,
+    store: FeatureStore | None,
+    weights: Path | None,
+    cluster: str | None,
+    notify: Notify,
 ) -> dict[str, Any]:
     model = load_run_model(run, weights)
     skipped: tuple[tuple[str, str], ...] = ()
     if not isinstance(source.collection.items, Vectors):
-        done = embed_new(run, source, out.with_name(f"{out.stem}.features"), model, weights, notify)
+        done = embed_new(run, source, out.with_name(f"{out.stem}.features"), model, weights, notify, cluster)
         source, store, skipped = done.source, done.store, done.skipped
-    labels, largest = most_likely(model.fitted.table(model_views(run, source, store, model)))
+    labels, largest = said_of(model.fitted, model_views(run, source, store, model))
     confidence, unsure = model.fitted.judged(largest, labels)
     proposed = {name: kept for name, kept in run.assignments_note().items() if name == SUGGESTED}
     table = table_of(source.collection.ids, model.codes[labels], confidence, unsure, model.classes, proposed)
@@ -172,7 +189,13 @@ def load_run_model(run: Run, weights: Path | None = None) -> RunModel:
 
 
 def embed_new(
-    run: Run, source: Source, folder: Path, model: RunModel, weights: Path | None, notify: Notify
+    run: Run,
+    source: Source,
+    folder: Path,
+    model: RunModel,
+    weights: Path | None,
+    notify: Notify,
+    cluster: str | None = None,
 ) -> Embedded:
     """Embed images or texts with the run's backbone into a folder; what can't be read is left out."""
     items, key = source.collection.items, model.features
@@ -184,7 +207,22 @@ def embed_new(
     if backbone.kind != items.kind:
         raise InputError(f"{run} is a run of {backbone.kind}s, but the new items are {items.kind}s.")
     notify(f"embedding {len(items):,} new {items.kind}s")
-    return embed(source, backbone, folder, engine=key["engine"], may_be_empty=True, notify=notify)
+    return embed(source, backbone, folder, engine=key["engine"], cluster=cluster, may_be_empty=True, notify=notify)
+
+
+def said_of(fitted: FittedModel, views: Views) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Most likely class of each new item (n,), and its probability; vectors block by block, which others may share."""
+    if not isinstance(views, VectorViews):
+        return most_likely(fitted.table(views))
+    labels, largest = np.empty(len(views), dtype=np.int64), np.empty(len(views), dtype=np.float32)
+    for place, found in by_rows(partial(_labeller, fitted), {"x": views.x}, len(views), LABELLED, "labelling"):
+        labels[place], largest[place] = found
+    return labels, largest
+
+
+def _labeller(fitted: FittedModel, arrays: Arrays) -> Compute:
+    x = arrays["x"]
+    return lambda start, stop: most_likely(fitted.table(VectorViews(np.array(x[start:stop]))))
 
 
 def model_views(run: Run, source: Source, store: FeatureStore | None, model: RunModel) -> Views:

@@ -1,4 +1,4 @@
-"""Work for worker processes in tests. It imports nothing that takes time."""
+"""Work for worker processes in tests. It imports nothing that takes long."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import os
 import signal
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ltgcd.common import progress
 from ltgcd.common.errors import InputError
@@ -73,3 +77,29 @@ class OnlyHere:
         if os.getpid() != state["home"]:
             raise ImportError("no module named here")
         self.__dict__.update(state)
+
+
+def sums(
+    folder: Path, trouble: str, arrays: Mapping[str, NDArray[Any]]
+) -> Callable[[int, int], tuple[NDArray[Any], NDArray[Any]]]:
+    """Of blocks of rows their sums, and this process for each row; says which blocks it was asked for."""
+    x = arrays["x"]
+
+    def compute(start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        with (folder / "asked").open("a") as file:
+            file.write(f"{start} {stop}\n")
+        if trouble == "error" and start == 40 and not (folder / "trouble").exists():
+            (folder / "trouble").touch()
+            raise ZeroDivisionError("a bug")
+        if trouble == "die" and start == 24 and not (folder / "trouble").exists():
+            (folder / "trouble").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.05)
+        return x[start:stop].sum(axis=1), np.full(stop - start, os.getpid())
+
+    return compute
+
+
+def asked(folder: Path) -> list[tuple[int, int]]:
+    """Blocks that `sums` was asked for."""
+    return [(int(a), int(b)) for a, b in (line.split() for line in (folder / "asked").read_text().splitlines())]

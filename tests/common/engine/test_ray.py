@@ -13,15 +13,23 @@ from pathlib import Path
 
 import errands
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from ltgcd.common.engine import ray_cluster
+from ltgcd.common.engine.rows import Sharing, by_rows, on_cluster, shared
 from ltgcd.common.engine.shards import map_shards
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection, Source
 from ltgcd.data.items import Vectors
 from ltgcd.features.backbones import load_backbone
 from ltgcd.features.embed import embed
+from ltgcd.graph import knn
+from ltgcd.graph.knn import knn_graph
+from ltgcd.run import predict as predicting
+from ltgcd.run.directory import Run
+from ltgcd.run.discover import Embedding, discover_source
+from ltgcd.run.predict import predict_source
 
 HERE = str(Path(__file__).parent)
 LOOPBACK = "127.0.0.2"  # Ray takes 127.0.0.1 in an address for the outer one of the machine
@@ -112,6 +120,66 @@ def test_engines_agree_to_the_last_bit_and_go_on_with_each_other(three_nodes: st
     for other in (found["two"], found["ray"], again):
         assert isinstance(other.source.collection.items, Vectors)
         assert np.array_equal(first.x, other.source.collection.items.x)
+
+
+@pytest.mark.parametrize(("n", "exact"), [(12_000, True), (60_000, False)])
+def test_neighbours_found_on_three_nodes_are_those_of_one_process(
+    three_nodes: str, tmp_path: Path, n: int, exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All pairs of 12,000 vectors, and the cells of 60,000, in blocks of 4,096: by one process, by Ray, by two."""
+    monkeypatch.setattr(knn, "QUERIES", 4096)
+    random = np.random.RandomState(0)
+    x = random.randn(300, 32)[random.randint(300, size=n)] + random.randn(n, 32)
+    alone = knn_graph(x, 10, exact=exact)
+    found = {}
+    with on_cluster("auto", tmp_path / "ray", lambda _sentence: None):
+        found["ray"] = knn_graph(x, 10, exact=exact)
+    assert not (tmp_path / "ray").exists()
+    with shared(Sharing(tmp_path / "two", workers=2)):
+        found["two"] = knn_graph(x, 10, exact=exact)
+    for graph in found.values():
+        assert graph.exact is exact
+        np.testing.assert_array_equal(graph.indices, alone.indices)
+        np.testing.assert_array_equal(graph.similarities, alone.similarities)
+
+
+def test_rows_of_an_actor_that_is_killed_are_done_by_another(three_nodes: str, tmp_path: Path) -> None:
+    x, sentences = np.random.RandomState(0).randn(64, 3), []
+    with on_cluster("auto", tmp_path / "ray", sentences.append):
+        found = [sums for _, (sums, _) in by_rows(partial(errands.sums, tmp_path, "die"), {"x": x}, 64, 8, "summing")]
+    np.testing.assert_array_equal(np.concatenate(found), x.sum(axis=1))
+    assert sum("died" in sentence for sentence in sentences) == 1
+
+
+def test_a_discovery_on_a_cluster_is_that_of_one_process(
+    three_nodes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Labels, confidences and the number of classes to the last bit, and those of new items."""
+    monkeypatch.setattr(knn, "QUERIES", 256)
+    monkeypatch.setattr(predicting, "LABELLED", 256)
+    random = np.random.RandomState(0)
+    true = random.randint(6, size=1200)
+    x = (3 * np.eye(6, 12)[true] + random.randn(1200, 12)).astype(np.float32)
+    y = np.where((true < 4) & (random.rand(1200) < 0.5), true, -1)
+    held = _collection(x)
+    source = Source(Collection(held.ids, held.items, y, ("a", "b", "c", "d")), None)
+    tables, new = {}, {}
+    for cluster in (None, "auto"):
+        folder = tmp_path / str(cluster)
+        said: list[str] = []
+        discover_source(source, folder, rehearsals=0, embedding=Embedding(cluster=cluster), notify=said.append)
+        assert any("Ray actors" in sentence for sentence in said) is (cluster is not None)
+        run = Run(folder)
+        tables[cluster] = run.assignments()
+        assert not (folder / "shared").exists()
+        predict_source(run, _unlabelled(x[:700] + 0.1), tmp_path / f"{cluster}.parquet", cluster=cluster)
+        new[cluster] = pq.read_table(tmp_path / f"{cluster}.parquet")
+    assert tables["auto"].equals(tables[None])
+    assert new["auto"].equals(new[None])
+
+
+def _unlabelled(x: np.ndarray) -> Source:
+    return Source(_collection(x), None)
 
 
 def _collection(x: np.ndarray) -> Collection:
