@@ -30,8 +30,9 @@ from ltgcd.training.model import Model, features_of, head_outputs, precision, pr
 from ltgcd.training.schedule import Schedule, check_schedule, cosine, make_optimiser
 
 # Items that an epoch draws at most. They are drawn with replacement, so that an epoch is no more than the time between
-# two selections, and an adapter with its prototypes has long settled after ten times as many.
-EPOCH_ITEMS = 2**17
+# two selections. Steps are what wears the tail away: on 250,000 made-up items in 550 Zipf classes the prototypes begin
+# right (All 100), and ten epochs leave 98.4 of it with 32,768 items each, and 72.3 with 131,072.
+EPOCH_ITEMS = 2**15
 
 
 class Batch(NamedTuple):
