@@ -2,44 +2,58 @@
 
 from __future__ import annotations
 
-import os
+import time
 from dataclasses import dataclass
 
-from ltgcd.common.engine.shards import SAID_SECONDS, foretold
-from ltgcd.common.engine.threads import available_cores
+import torch
+
+from ltgcd.common.engine.shards import SAID_SECONDS, START_SECONDS, foretold, processes_that_pay
+from ltgcd.common.engine.threads import torch_threads
 from ltgcd.common.progress import time_left
 from ltgcd.discovery.rehearsal import ITEMS
 from ltgcd.discovery.task import DiscoveryConfig
 from ltgcd.training.fit import fit_seconds
 
-# CPU-seconds of one thread, measured as those of a fit (`ltgcd.training.fit.fit_seconds`). In all, without the map, the
-# six took 7, 17, 38, 20, 59 and 207 s, and by the figures below 8, 21, 45, 16, 57 and 191. Others who want the same
-# cores are counted by `busyness`; two threads that wait for each other lose more than that: 4,000 texts in all took
-# 5 min on two cores while the load rose from 6 to 9, and a little over 2 had been said.
+# Seconds on the machine on which a step of `pace` takes `STEP`; what was measured there is in `tests/discovery`.
 START = 0.5
-ESTIMATE = 0.0003  # an item: the number of classes
+ESTIMATE = 0.4, 1.0e-4, 2.2e-9  # of the number of classes: everything, an item, a pair of items
 REHEARSAL = 0.85  # of a fit: fewer labels
+SIDE_BY_SIDE = 1.3  # of a fit beside another one: they share caches, memory and what FAISS had for itself
 MAP, LAID_OUT = 0.0018, 4000  # an item that t-SNE lays out, and how many at most
-MOST = 100_000  # items: above the 30,336 measured it is extrapolated; beyond, neighbours are searched in another way
+MOST = 170_000  # items; beyond, neighbours are searched in another way
+STEP, STEPS = 0.0025, 40  # seconds of a step, and steps: as a fit takes them
 
 
-def busyness() -> float:
-    """How much longer everything takes for others want the cores, too: 1 where the machine was idle for a minute."""
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    return 1 + load / available_cores()
+def pace() -> float:
+    """How much longer a fit takes here and now than where it was measured: another machine, or others at work on it.
+
+    Looked at for a moment: steps of gradient descent as a fit makes them, in one thread as it does.
+    """
+    with torch_threads(1), torch.enable_grad():
+        x = torch.linspace(-1, 1, 512 * 256).reshape(512, 256)
+        layer, head = (torch.linspace(-0.1, 0.1, rows * 256).reshape(rows, 256).requires_grad_() for rows in (256, 128))
+        started = time.perf_counter()
+        for _ in range(STEPS):
+            loss = torch.logsumexp(torch.nn.functional.normalize(x + x @ layer.T) @ head.T, dim=1).mean()
+            torch.autograd.grad(loss, [layer, head])
+        return (time.perf_counter() - started) / (STEPS * STEP)
 
 
-def discovery_seconds(n: int, config: DiscoveryConfig) -> float | None:
-    """Seconds that n vectors take on an idle machine, from the number of classes to the report; None if not measured.
+def discovery_seconds(n: int, config: DiscoveryConfig, processes: int = 1) -> float | None:
+    """Seconds from n vectors to the report, where a step takes `STEP`; None if that was not measured.
 
     Measured is a trained method on frozen features: how long the last stage of a backbone takes to train depends on
-    the backbone.
+    the backbone. `processes` is how many rehearsals may run side by side.
     """
     if config.experiment is None or config.regime != "frozen" or n > MOST:
         return None
     epochs = config.experiment.schedule.epochs
-    estimate = ESTIMATE * n if config.k is None else 0.0
-    rehearsals = config.rehearsals * REHEARSAL * fit_seconds(min(n, ITEMS), epochs)
+    start, item, pair = ESTIMATE
+    estimate = start + item * n + pair * n**2 if config.k is None else 0.0
+    one = REHEARSAL * fit_seconds(min(n, ITEMS), epochs)
+    times = config.rehearsals
+    beside = processes_that_pay(times, times * one, processes) if times else 1
+    rehearsals = times * one if beside == 1 else START_SECONDS + -(-times // beside) * SIDE_BY_SIDE * one
     return START + estimate + fit_seconds(n, epochs) + rehearsals + MAP * min(n, LAID_OUT)
 
 

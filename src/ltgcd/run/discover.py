@@ -10,11 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ltgcd.common.engine.ray_cluster import check_cluster
+from ltgcd.common.engine.rows import on_cluster
+from ltgcd.common.engine.shards import SAID_SECONDS
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
 from ltgcd.data.items import Items, Kind, Vectors
-from ltgcd.discovery.duration import Forecast, busyness, discovery_seconds
+from ltgcd.discovery.duration import Forecast, discovery_seconds, pace
 from ltgcd.discovery.memory import check_memory, processes_that_fit
 from ltgcd.discovery.task import DiscoveryConfig, check_class_number, configure
 from ltgcd.features.backbones import check_backbone, default_backbone, load_backbone
@@ -32,6 +34,7 @@ QUALITIES = {
     "standard": ("efficientnet_lite2", 192),
     "best": ("efficientnet_lite0+efficientnet_lite2", 260),
 }
+USUAL_DIM = 1280  # numbers of an image's features; fewer of a text's: what they take is little beside the rest
 QUALITY = "standard"  # the default: of five neighbours 3 to 5 in a hundred more are of an item's class than at 128 px
 
 
@@ -56,7 +59,7 @@ class Embedding:
     quality : {"quick", "standard", "best"} or None
         How much time images are worth: one of `QUALITIES`, `QUALITY` by default.
     cluster : str or None
-        A Ray cluster that shares the work, as `embed` takes it.
+        A Ray cluster that shares the work, as `embed` takes it, and the search for neighbours.
     """
 
     backbone: str | None = None
@@ -137,29 +140,28 @@ def discover_source(
         if run.finished:
             more = " and has been reviewed; 'ltgcd refine' fits it again" if run.states() else ""
             notify(f"{run} is finished{more}: its labels stay as they are")
-        takes = None if run.finished else discovery_seconds(len(collection), config)
-        forecast = Forecast(None if takes is None else takes * busyness(), config)
-        if isinstance(collection.items, Vectors):
-            embedded, items, skipped = source, _shown(store, source), 0
-        else:
-            embedded, store, items, skipped = _embedded(source, run, embedding, notify, forecast)
-            _check_memory(embedded, k, max_memory, notify)
-        if sentence := forecast.of_the_rest():
-            notify(sentence)
-        texts = items.items if items is not None and items.items.kind == "text" else None
-        n, dim = vectors(embedded).shape
-        processes = processes_that_fit(n, dim, k, max_memory, embedding.workers)
-        finished = train_run(
-            embedded,
-            folder,
-            config,
-            store=store,
-            weights=embedding.weights,
-            notify=notify,
-            command=None,
-            texts=texts,
-            processes=processes,
-        )
+        forecast = Forecast(None if run.finished else _seconds(source, config, embedding.workers), config)
+        with on_cluster(embedding.cluster, run.shared, notify):
+            if isinstance(collection.items, Vectors):
+                embedded, items, skipped = source, _shown(store, source), 0
+            else:
+                embedded, store, items, skipped = _embedded(source, run, embedding, notify, forecast)
+                _check_memory(embedded, k, max_memory, notify)
+            if sentence := forecast.of_the_rest():
+                notify(sentence)
+            texts = items.items if items is not None and items.items.kind == "text" else None
+            n, dim = vectors(embedded).shape
+            finished = train_run(
+                embedded,
+                folder,
+                config,
+                store=store,
+                weights=embedding.weights,
+                notify=notify,
+                command=None,
+                texts=texts,
+                processes=processes_that_fit(n, dim, k, max_memory, embedding.workers),
+            )
         x, ids = vectors(embedded), embedded.collection.ids
         run.write_features(ids, x)  # also of images: another source may be embedded there later
         if items is not None:
@@ -168,6 +170,14 @@ def discover_source(
         shown: Items | None = items.items if items is not None else None
         draw_report(run, finished.table, x, shown, title=title)
     return {**summary(finished, collection.n_old), "skipped": skipped, "report": str(run.report)}
+
+
+def _seconds(source: Source, config: DiscoveryConfig, workers: int | None) -> float | None:
+    """Seconds of everything that comes after the embedding, here and now; None where that was never measured."""
+    n, items = len(source.collection), source.collection.items
+    dim = items.x.shape[1] if isinstance(items, Vectors) else USUAL_DIM
+    seconds = discovery_seconds(n, config, processes_that_fit(n, dim, config.k, most=workers))
+    return seconds if seconds is None or seconds < SAID_SECONDS / 4 else seconds * pace()
 
 
 def _check_memory(source: Source, k: int | None, allowed: str | None, notify: Notify) -> None:

@@ -25,7 +25,7 @@ from ltgcd.training.checkpoints import Checkpoints
 from ltgcd.training.config import Experiment
 from ltgcd.training.distributed import World
 from ltgcd.training.heads import Classifier, Head
-from ltgcd.training.loop import Snapshot, Watch, fit, unwatched
+from ltgcd.training.loop import EPOCH_ITEMS, Snapshot, Watch, fit, unwatched
 from ltgcd.training.method import Method
 from ltgcd.training.methods import get_method
 from ltgcd.training.model import FittedModel, Model, Standardise, head_outputs, own_random_numbers
@@ -36,10 +36,9 @@ from ltgcd.training.smoothing import adjusted, class_prior, smoothed
 
 HELD_OUT_LEAST = 3  # labelled items of a class that are never held out
 SMOOTHING_NEIGHBOURS = 10
-# CPU-seconds of a fit in one thread, measured on 2,000, 5,000 and 10,003 × 384 (BANKING77) and on 4,000, 12,000 and
-# 30,336 × 1,280 (plankton), half of the classes known and half of their items labelled.
-SECONDS = 0.000075  # an item and epoch
-SECONDS_OF_NEIGHBOURS = 2e-8  # a pair of items
+# Seconds of a fit where a step of `ltgcd.discovery.duration.pace` takes its `STEP`, as measured on 2,000 to 62,500
+# made-up items of 384 and 1,280 numbers: what everything takes, an item and epoch, and a pair of items (neighbours).
+SECONDS = 0.5, 2.0e-5, 7.8e-9
 
 
 class Fit(NamedTuple):
@@ -180,8 +179,9 @@ def _finished(
 
 
 def fit_seconds(n: int, epochs: int) -> float:
-    """Seconds that a fit of n items on frozen features takes a core, about."""
-    return SECONDS * n * epochs + SECONDS_OF_NEIGHBOURS * n**2
+    """Seconds that a fit of n items on frozen features takes, about, where `SECONDS` were measured."""
+    start, item, pair = SECONDS
+    return start + item * min(n, EPOCH_ITEMS) * epochs + pair * n**2
 
 
 def by_size(sizes: NDArray[np.int64], n_old: int) -> NDArray[np.int64]:
