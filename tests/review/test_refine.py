@@ -191,3 +191,14 @@ def test_a_difference_by_hand(small: Review) -> None:
     assert told["vanished"] == [{"code": 3, "name": "novel-002", "before": 2, "after": 0}]
     assert told["appeared"] == told["shrunk"] == [] and told["unchanged"] == 1
     assert told["moves"][0] == {"from": "novel-002", "to": "novel-001", "n": 2}
+
+
+def test_a_category_to_which_items_lean_has_not_vanished(small: Review) -> None:
+    """Both of its items are unsure now: it has shrunk, and grows again when they are sure."""
+    sure = small.table()
+    leaning = dataclasses.replace(small, unsure=small.unsure | (small.code == 3))
+    row = {"code": 3, "name": "novel-002"}
+    told = difference(small, leaning.table())
+    assert told["shrunk"] == [{**row, "before": 2, "after": 0}] and told["vanished"] == []
+    told = difference(leaning, sure)
+    assert told["grown"] == [{**row, "before": 0, "after": 2}] and told["appeared"] == []

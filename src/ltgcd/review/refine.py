@@ -254,7 +254,8 @@ def difference(before: Review, after: pa.Table) -> dict[str, Any]:
     dict
         ``changed`` (items whose class is another one), ``kept`` (confirmed items, all of which kept theirs), the
         classes that have ``grown``, ``shrunk``, ``vanished``, ``appeared`` (code, name, before, after: sure items), how
-        many are ``unchanged``, and ``moves`` (from, to, n) of the most items.
+        many are ``unchanged``, and ``moves`` (from, to, n) of the most items. A category to which unsure items still
+        lean has shrunk to nothing and has not vanished.
     """
     code = np.asarray(after.column("label").to_numpy(), dtype=np.int64)
     sure = np.asarray(after.column("status").to_numpy(zero_copy_only=False))
@@ -264,6 +265,8 @@ def difference(before: Review, after: pa.Table) -> dict[str, Any]:
     n = max(before.next_code, held["next_code"])
     then = np.bincount(before.code[sure_then], minlength=n)
     now = np.bincount(code[sure_now], minlength=n)
+    was_there = np.bincount(before.code[~before.junk], minlength=n) > 0
+    is_there = np.bincount(code[sure != "junk"], minlength=n) > 0
     rows = [
         {"code": c, "name": names[c], "before": int(then[c]), "after": int(now[c])}
         for c in np.flatnonzero(then + now).tolist()
@@ -274,10 +277,10 @@ def difference(before: Review, after: pa.Table) -> dict[str, Any]:
     return {
         "changed": int(moved.sum()),
         "kept": int(before.given.sum()),
-        "vanished": [row for row in rows if not row["after"]],
-        "appeared": [row for row in rows if not row["before"]],
-        "grown": [row for row in rows if 0 < row["before"] < row["after"]],
-        "shrunk": [row for row in rows if row["before"] > row["after"] > 0],
+        "vanished": [row for row in rows if not is_there[row["code"]]],
+        "appeared": [row for row in rows if not was_there[row["code"]]],
+        "grown": [row for row in rows if was_there[row["code"]] and row["before"] < row["after"]],
+        "shrunk": [row for row in rows if is_there[row["code"]] and row["before"] > row["after"]],
         "unchanged": sum(row["before"] == row["after"] for row in rows),
         "moves": [{"from": names[int(pairs[0, i])], "to": names[int(pairs[1, i])], "n": int(counts[i])} for i in order],
     }
