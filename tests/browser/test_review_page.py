@@ -13,6 +13,7 @@ from fake_server import FakeRun, serve
 EVIL = "<img src=x onerror=window.pwned=1></script><script>window.pwned=1</script>"
 RTL = "\u202egnirts\u202c \u2066x"
 LONG = "x" * 10_000
+SHOWN = "id => document.querySelector('dialog .id code')?.textContent === id"
 
 
 def wait_until(page: Any, expression: str, arg: Any = None) -> None:
@@ -333,3 +334,63 @@ def test_parts_of_a_class_are_given_to_others_and_confirmed(serve_page: Any) -> 
     (assign,) = served.done()[-1]
     assert assign["op"] == "assign" and assign["code"] == one["code"] and not set(assign["rows"]) & set(rows)
     served.page.locator("dialog").wait_for(state="detached")
+
+
+def test_unsure_items_one_by_one_are_answered_by_a_number(serve_page: Any) -> None:
+    """A number is an action: its own class confirms, another one moves, an arrow leaves one out; undo takes it back."""
+    served = serve_page()
+    unsure = [int(row) for row in np.frombuffer(served.run.rows(None, "", "unsure", "doubtful"), "<i4")]
+    served.press("q")
+    answers = served.page.locator("dialog .answer")
+    answers.first.wait_for()
+    assert 2 <= answers.count() <= 5
+
+    def shown() -> str:
+        return served.page.locator("dialog .id code").inner_text()
+
+    assert shown() == served.run.ids[unsure[0]], "the least sure one comes first"
+    own = int(served.run.review.code[unsure[0]])
+    served.press("1")
+    served.said("1 item confirmed as")
+    assert served.done()[-1] == [{"op": "assign", "rows": [unsure[0]], "code": own}]
+    wait_until(served.page, SHOWN, served.run.ids[unsure[1]])
+    served.press("ArrowRight")  # this one is left out
+    wait_until(served.page, SHOWN, served.run.ids[unsure[2]])
+    answers.nth(1).wait_for()
+    second = answers.nth(1).locator("b").inner_text()
+    served.press("2")
+    served.said(f"1 item moved to “{second}”")
+    assert served.run.review.given[unsure[2]] and not served.run.review.given[unsure[1]]
+    assert served.run.review.class_names()[int(served.run.review.code[unsure[2]])] == second
+    wait_until(served.page, SHOWN, served.run.ids[unsure[3]])
+    answers.first.wait_for()
+    answers.first.click()
+    served.said("1 item confirmed as")
+    assert served.run.review.given[unsure[3]]
+    wait_until(served.page, SHOWN, served.run.ids[unsure[4]])
+    served.press("v")
+    served.page.keyboard.type("Salp")
+    served.press("Enter")  # a class of that name is made, and the next item comes
+    served.said("Moved 1 item to “Salp”")
+    wait_until(served.page, SHOWN, served.run.ids[unsure[5]])
+    served.press("d")
+    served.said("1 item put to the junk")
+    wait_until(served.page, SHOWN, served.run.ids[unsure[6]])
+    assert served.run.review.junk[unsure[5]]
+    served.press("Escape", "u")
+    served.said("Undone")
+    assert not served.run.review.junk[unsure[5]]
+
+
+def test_the_last_unsure_item_closes_the_questions(serve_page: Any) -> None:
+    served = serve_page()
+    unsure = np.frombuffer(served.run.rows(None, "", "unsure", "doubtful"), "<i4")
+    served.press("q")
+    served.page.locator("dialog .answer").first.wait_for()
+    for row in unsure:
+        wait_until(served.page, SHOWN, served.run.ids[row])
+        served.page.locator("dialog .answer").first.wait_for()
+        served.press("1")
+    served.page.locator("dialog").wait_for(state="detached")
+    served.said("That was the last one here")
+    assert served.run.review.given[unsure].all()

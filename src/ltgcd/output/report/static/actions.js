@@ -89,14 +89,19 @@ export function accept() {
 /** Say of items that they are of the class that they are in, or lean towards. */
 export function confirm(rows = selectedRows()) {
   const events = [...byClass(rows)].map(([code, part]) => ({ op: "assign", rows: part, code }));
-  if (events.length) act(events, `Confirmed ${plural(rows.length, "item")}.`);
+  return events.length ? act(events, `Confirmed ${plural(rows.length, "item")}.`) : null;
+}
+/** Say which class some items are of: the one that they are in is confirmed. */
+export function assign(rows, code) {
+  const stays = Array.from(rows).every((row) => store.items.code[row] === code);
+  return act([{ op: "assign", rows, code }], `${plural(rows.length, "item")} ${stays ? "confirmed as" : "moved to"} ${spoken(nameOf(code))}.`);
 }
 export function reject(rows = selectedRows()) {
   const groups = [...byClass(rows)];
-  if (groups.length) act(groups.map(([code, part]) => ({ op: "reject", rows: part, code })), `${plural(rows.length, "item is", "items are")} not ${groups.length === 1 ? spoken(nameOf(groups[0][0])) : "of their classes"}.`);
+  return !groups.length ? null : act(groups.map(([code, part]) => ({ op: "reject", rows: part, code })), `${plural(rows.length, "item is", "items are")} not ${groups.length === 1 ? spoken(nameOf(groups[0][0])) : "of their classes"}.`);
 }
 export function junk(rows = selectedRows(), why = null) {
-  if (rows.length) act([{ op: "junk", rows, ...(why ? { why } : {}) }], `${plural(rows.length, "item")} put to the junk${why ? ` (${why})` : ""}.`);
+  return !rows.length ? null : act([{ op: "junk", rows, ...(why ? { why } : {}) }], `${plural(rows.length, "item")} put to the junk${why ? ` (${why})` : ""}.`);
 }
 export function takeBack(rows = selectedRows()) {
   if (rows.length) act([{ op: "clear", rows }], `What was said of ${plural(rows.length, "item")} is taken back.`);

@@ -4,7 +4,7 @@ import { $, copy, download, el, middleOut, plural, remember, toast, whole } from
 import { GIVEN, JUNK } from "./items.js";
 import { cursorRow, gridCount, moveTo, toggleHere } from "./grid.js";
 import { openAudit } from "./audit.js";
-import { openDetail } from "./detail.js";
+import { openDetail, startAsking } from "./detail.js";
 import { openGrow } from "./grow.js";
 import { openHistory } from "./history.js";
 import { openMerge } from "./merge.js";
@@ -125,6 +125,7 @@ export const COMMANDS = [
   { key: "X", label: "Select all that is shown", when: () => gridCount() > 0, run: () => select(shownRows()) },
   { key: "Enter", label: "Look at the item", when: () => gridCount() > 0, run: () => openDetail(cursorRow()) },
   { key: " ", shown: "Space", label: "Look at the item", when: () => gridCount() > 0, run: () => openDetail(cursorRow()) },
+  { key: "q", label: "Unsure items one by one: a number says which class", when: () => store.state.counts.unsure > 0, run: startAsking },
   { key: "O", label: "Odd ones: unlike every class, perhaps a novel one", when: () => can("odd"), run: () => show({ kind: "lane", status: "odd" }) },
   { key: "o", label: () => store.arrange === "doubtful" ? "Centre first" : "Least sure first", when: inClass, run: () => setArrange(store.arrange === "doubtful" ? "centre" : "doubtful") },
   { key: "j", label: "Next", when: () => true, run: () => goBy(1) },
