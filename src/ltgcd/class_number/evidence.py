@@ -7,11 +7,15 @@ others only as far as both are looked at in the same way: who is compared with w
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ltgcd.common.engine.threads import available_cores
+from ltgcd.common.progress import progress
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.knn import NeighbourGraph
 from ltgcd.graph.whitening import class_means, normalise, within_class_whitening
@@ -40,14 +44,21 @@ def evidence(
     inner, classes, fold_of = z[items], y[items], folds[items]
     n_classes, ranks, members = int(y.max()) + 1, _ranks(y), _members(z[items], y[items])
     parts: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
-    for fold in np.unique(fold_of):
-        white = within_class_whitening(inner, np.where(fold_of == fold, UNLABELLED, classes), n_classes)
-        means, counts = class_means(white, classes, n_classes)
-        inside = np.flatnonzero(fold_of == fold)
-        for start in range(0, len(inside), BLOCK):
-            rows = inside[start : start + BLOCK]
-            cosine, left_out = _without_one(white, rows, means, counts, members, own=classes[rows])
-            parts.append((rows, _evidence_rows(cosine, y, graph, items[rows], items[left_out], ranks)))
+    with progress("comparing items with known classes", len(items)) as advance:
+        for fold in np.unique(fold_of):
+            white = within_class_whitening(inner, np.where(fold_of == fold, UNLABELLED, classes), n_classes)
+            means, counts = class_means(white, classes, n_classes)
+
+            def looked_at(
+                rows: NDArray[np.int64],
+                white: NDArray[np.float32] = white,
+                means: NDArray[np.float32] = means,
+                counts: NDArray[np.int64] = counts,
+            ) -> NDArray[np.float64]:
+                cosine, left_out = _without_one(white, rows, means, counts, members, own=classes[rows])
+                return _evidence_rows(cosine, y, graph, items[rows], items[left_out], ranks)
+
+            parts += _in_blocks(looked_at, np.flatnonzero(fold_of == fold), advance)
     return _gathered(parts, len(items))
 
 
@@ -63,16 +74,41 @@ def hidden_evidence(
     n_classes, ranks, members = int(y.max()) + 1, _ranks(y), _members(inner, classes)
     fold_of = class_folds(classes, random_state)
     parts: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
-    for fold in np.unique(fold_of):
-        white = within_class_whitening(inner, np.where(fold_of == fold, UNLABELLED, classes), n_classes)
-        means, counts = class_means(white, classes, n_classes)
-        inside = np.flatnonzero(fold_of == fold)
-        for start in range(0, len(inside), BLOCK):
-            rows = inside[start : start + BLOCK]
-            hide = classes[rows]
-            cosine, left_out = _without_one(white, rows, means, counts, members, hide=hide)
-            parts.append((rows, _evidence_rows(cosine, y, graph, labelled[rows], labelled[left_out], ranks, hide)))
+    with progress("comparing items with classes but their own", len(labelled)) as advance:
+        for fold in np.unique(fold_of):
+            white = within_class_whitening(inner, np.where(fold_of == fold, UNLABELLED, classes), n_classes)
+            means, counts = class_means(white, classes, n_classes)
+
+            def looked_at(
+                rows: NDArray[np.int64],
+                white: NDArray[np.float32] = white,
+                means: NDArray[np.float32] = means,
+                counts: NDArray[np.int64] = counts,
+            ) -> NDArray[np.float64]:
+                hide = classes[rows]
+                cosine, left_out = _without_one(white, rows, means, counts, members, hide=hide)
+                return _evidence_rows(cosine, y, graph, labelled[rows], labelled[left_out], ranks, hide)
+
+            parts += _in_blocks(looked_at, np.flatnonzero(fold_of == fold), advance)
     return _gathered(parts, len(labelled))
+
+
+def _in_blocks(
+    looked_at: Callable[[NDArray[np.int64]], NDArray[np.float64]],
+    rows: NDArray[np.int64],
+    advance: Callable[[int], None],
+) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    """Look at rows (n,) block by block, one a core at a time; each by itself, so that their number changes nothing."""
+    blocks = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
+    found = []
+    pool = ThreadPoolExecutor(available_cores())
+    try:
+        for block, seen in zip(blocks, pool.map(looked_at, blocks), strict=True):
+            found.append((block, seen))
+            advance(len(block))
+    finally:
+        pool.shutdown(cancel_futures=True)  # Ctrl-C waits for the blocks that were begun, and not for the others
+    return found
 
 
 @dataclass(frozen=True, eq=False)

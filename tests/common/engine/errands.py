@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ltgcd.common import progress
+from ltgcd.common.engine.threads import available_cores
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path
 
@@ -50,16 +51,16 @@ def errand(folder: Path, trouble: str, shard: int, advance: Advance) -> None:
     advance(1)
 
 
-def square(folder: Path, trouble: str) -> Callable[[int, Advance], tuple[int, int, bool]]:
-    """Of a number its square, this process, and whether it shows progress."""
+def square(folder: Path, trouble: str) -> Callable[[int, Advance], tuple[int, int, bool, int]]:
+    """Of a number its square, this process, whether it shows progress, and the cores that it may use."""
 
-    def work(number: int, advance: Advance) -> tuple[int, int, bool]:
+    def work(number: int, advance: Advance) -> tuple[int, int, bool, int]:
         once = folder / "trouble"
         if trouble == "die once" and number == 3 and not once.exists():
             once.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         advance(1)
-        return number * number, os.getpid(), progress.is_shown
+        return number * number, os.getpid(), progress.is_shown, available_cores()
 
     return work
 

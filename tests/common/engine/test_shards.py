@@ -206,13 +206,14 @@ def _wait_for(condition: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("trouble", ["", "die once"])
 def test_results_come_back_in_the_order_of_the_jobs(tmp_path: Path, trouble: str) -> None:
-    """Also where the process of one of them has died; what a process would show of its progress is not shown."""
+    """Also where the process of one of them has died. A process shows no progress of its own, and uses one core."""
     heard = Heard()
     jobs = [5, 3, 1, 4]
     found = in_processes(partial(errands.square, tmp_path, trouble), jobs, 2, advance=heard.advance)
-    assert [result for result, _, _ in found] == [25, 9, 1, 16]
-    assert all(process != os.getpid() for _, process, _ in found)
-    assert not any(is_shown for _, _, is_shown in found)
+    assert [result for result, *_ in found] == [25, 9, 1, 16]
+    assert all(process != os.getpid() for _, process, *_ in found)
+    assert not any(is_shown for _, _, is_shown, _ in found)
+    assert {cores for *_, cores in found} == {1}
     assert heard.items == 4
 
 

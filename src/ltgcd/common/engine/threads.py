@@ -12,11 +12,17 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+is_one_of_many = False  # a worker process, which computes in one thread beside others
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container on Linux: microseconds of computing in so many microseconds
 
 
 def available_cores() -> int:
-    """Cores that this process may use: those it is bound to, and no more than its container is given time for."""
+    """Cores that this process may use: those it is bound to, and no more than its container is given time for.
+
+    A worker process may use one: there is another worker for each of the others.
+    """
+    if is_one_of_many:
+        return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = (int(number) for number in _QUOTA.read_text(encoding="ascii").split())

@@ -21,6 +21,7 @@ import warnings
 from typing import IO, Any
 
 from ltgcd.common import progress
+from ltgcd.common.engine import threads
 
 STOP_SECONDS = 2.0  # for a computation that can't be interrupted
 _LENGTH = struct.Struct("<Q")
@@ -49,6 +50,7 @@ def main() -> None:
     parent = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what anybody prints goes to stderr
     progress.is_shown = False  # the parent shows how far all of them are
+    threads.is_one_of_many = True
     code = 0
     try:
         _work(sys.stdin.buffer, parent)
