@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from ltgcd.common.engine.rows import Arrays, Compute, by_rows
 from ltgcd.common.engine.threads import available_cores, numpy_in_one_thread
 from ltgcd.common.errors import InputError
+from ltgcd.common.progress import progress
 
 DUPLICATE = 1.0 - 1e-6  # similarity from which two rows count as the same
 SPARE = 8  # candidates beyond k that the float32 search keeps
@@ -197,7 +198,11 @@ def _partition(unit: NDArray[np.float32], random_state: int) -> NDArray[np.float
 
 def _nearest_centres(centres: NDArray[np.float32], unit: NDArray[np.float32]) -> NDArray[np.int64]:
     """The centre that is nearest to each row, shape (U,)."""
-    found = [_all_pairs(centres, unit[top : top + QUERIES], 1)[0][:, 0] for top in range(0, len(unit), QUERIES)]
+    found = []
+    with progress("sorting items into cells", len(unit)) as advance:
+        for top in range(0, len(unit), QUERIES):
+            found.append(_all_pairs(centres, unit[top : top + QUERIES], 1)[0][:, 0])
+            advance(len(found[-1]))
     return np.concatenate(found)
 
 

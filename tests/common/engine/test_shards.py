@@ -118,8 +118,9 @@ def test_by_default_workers_come_where_the_rest_would_take_longer(
 def test_no_more_workers_than_a_container_has_time_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: set(range(64)))
     for quota, cores in (("max 100000", 64), ("250000 100000", 2), ("50000 100000", 1), ("nonsense", 64)):
-        (tmp_path / "cpu.max").write_text(quota)
-        monkeypatch.setattr("ltgcd.common.engine.threads._QUOTA", tmp_path / "cpu.max")
+        limit = tmp_path / f"cpu.max {quota}"  # a name of its own: a file is read once
+        limit.write_text(quota)
+        monkeypatch.setattr("ltgcd.common.engine.threads._QUOTA", limit)
         assert available_cores() == cores
 
 

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,17 @@ def available_cores() -> int:
     if is_one_of_many:
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, _cores_of_container(_QUOTA) or cores))
+
+
+@cache
+def _cores_of_container(limit: Path) -> int | None:
+    """Cores that a container is given time for, at least one; None without a limit. Read once: it stays."""
     try:
-        quota, period = (int(number) for number in _QUOTA.read_text(encoding="ascii").split())
+        quota, period = (int(number) for number in limit.read_text(encoding="ascii").split())
     except (OSError, ValueError):  # no container, or one without a limit ("max 100000")
-        return cores
-    return max(1, min(cores, quota // period))
+        return None
+    return max(1, quota // period)
 
 
 @contextmanager
