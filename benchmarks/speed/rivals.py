@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from growth import problem
+from growth import Shape, problem
 
 from ltgcd.common.engine.threads import available_cores
 
@@ -151,7 +151,7 @@ def main() -> None:
     ]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "made-up.npz"
-        problem(path, options.items, options.classes)
+        problem(path, Shape(options.items, 384, options.classes))
         with np.load(path) as held:
             y, true = held["y"], held["y_true"]
         for name in options.only or rows(options.classes):
