@@ -38,7 +38,7 @@ def ours(x: np.ndarray, y: np.ndarray, rehearsals: int = 0) -> np.ndarray:
     from ltgcd.discovery.discover import discover
     from ltgcd.discovery.task import Hooks, Task, configure
 
-    hooks = Hooks(processes=available_cores())
+    hooks = Hooks(processes=lambda _k: available_cores())
     return discover(Task(x, y, int(y.max()) + 1), configure(rehearsals=rehearsals), hooks).labels
 
 

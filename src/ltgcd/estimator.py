@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -158,7 +159,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             assert store is not None
             tail = backbone_of(store.key, weights).tail
             task = task._replace(views=cached_views(store, len(x)), tail=tail)
-        found = discover(task, config, Hooks(processes=processes_that_fit(len(x), x.shape[1], config.k)))
+        found = discover(task, config, Hooks(processes=partial(processes_that_fit, len(x), x.shape[1])))
         assert found.fitted is not None
         learnt = found.calibration
         self._config = config

@@ -99,7 +99,8 @@ def test_threads_change_nothing(with_two_threads: Callable[..., Any]) -> None:
 def test_nothing_is_read_or_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = blobs(150)
     config = configure(k=6, changes={"schedule.epochs": 1}, rehearsals=1)
-    discover(Task(x, y, 4), config)  # what is imported late is imported now
+    for _ in range(2):  # what is imported late is imported now, and its libraries are looked for
+        discover(Task(x, y, 4), config)
     monkeypatch.chdir(tmp_path)
 
     def refuse(*arguments: object, **_keywords: object) -> None:
@@ -134,6 +135,15 @@ def test_stopped_anywhere_it_goes_on_to_the_same_answer(tmp_path: Path) -> None:
             discover(Task(x, y, 4), config, Hooks(checkpoints=lambda stage, at=folder: Stopping(at / stage)))
         done = discover(Task(x, y, 4), config, Hooks(checkpoints=lambda stage, at=folder: Checkpoints(at / stage)))
         same(whole, done, np.arange(len(x)), np.arange(4))
+
+
+def test_how_many_rehearse_side_by_side_is_asked_with_the_number_that_was_found() -> None:
+    """A rehearsal in thousands of classes takes more memory, and nobody knows how many there are before."""
+    x, y = blobs()
+    asked: list[int] = []
+    config = configure(changes={"schedule.epochs": 1}, rehearsals=1)
+    answer = discover(Task(x, y, 4), config, Hooks(processes=lambda k: len(asked) or asked.append(k) or 1))
+    assert asked == [answer.k]
 
 
 def test_an_estimate_that_is_there_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 from ltgcd.cli import app
 from ltgcd.common.errors import InputError
 from ltgcd.discovery import memory
-from ltgcd.discovery.memory import bytes_of, check_memory, items_that_fit, needed_memory
+from ltgcd.discovery.memory import bytes_of, check_memory, items_that_fit, needed_memory, processes_that_fit
 
 PEAK = """
 import json, resource, sys
@@ -68,6 +68,13 @@ def test_needed_memory_by_hand() -> None:
 @pytest.mark.parametrize(("text", "n"), [("12G", 12 << 30), ("800M", 800 << 20), ("1.5 GiB", 3 << 29), ("7", 7)])
 def test_memory_as_people_type_it(text: str, n: int) -> None:
     assert bytes_of(text) == n
+
+
+def test_fewer_rehearse_side_by_side_where_each_has_more_classes() -> None:
+    """437,000 × 768: in 1,000 classes a rehearsal is on 65,536 items, in 8,142 on 162,840, and takes 2.8 GiB."""
+    beside = [processes_that_fit(437_000, 768, k, "12G", most=4) for k in (1000, 8142)]
+    assert beside == [4, 2]
+    assert processes_that_fit(437_000, 768, 8142, "6G", most=4) == 1
 
 
 def test_what_does_not_fit_is_refused_or_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,7 +219,7 @@ def _trained(
             checkpoints=hooks.checkpoints,
             notify=hooks.notify,
             world=hooks.world,
-            processes=hooks.processes,
+            processes=hooks.processes(problem.k),
         )
     together = learnt.together if learnt else None
     confidence, unsure = dataclasses.replace(fitted, calibration=together).judged(own, labels)

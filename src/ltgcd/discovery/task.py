@@ -182,8 +182,9 @@ class Hooks:
         Told, when an epoch begins, which items it draws from: masks (N,) by name.
     world : World
         The other processes, where several train together.
-    processes : int
-        How many rehearsals may run side by side, each in a process of its own; no bit of the answer hangs on it.
+    processes : callable
+        How many rehearsals may run side by side, each in a process of its own, with so many classes: what one takes
+        grows with their number. No bit of the answer hangs on it.
     """
 
     notify: Callable[[str], None] = lambda _message: None
@@ -193,4 +194,4 @@ class Hooks:
     record: Callable[[dict[str, Any]], None] = lambda _line: None
     watch: Watch = unwatched
     world: World = field(default_factory=World)
-    processes: int = 1
+    processes: Callable[[int], int] = lambda _k: 1

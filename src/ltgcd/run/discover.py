@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -160,7 +161,7 @@ def discover_source(
                 notify=notify,
                 command=None,
                 texts=texts,
-                processes=processes_that_fit(n, dim, k, max_memory, embedding.workers),
+                processes=partial(processes_that_fit, n, dim, allowed=max_memory, most=embedding.workers),
             )
         x, ids = vectors(embedded), embedded.collection.ids
         run.write_features(ids, x)  # also of images: another source may be embedded there later

@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -72,7 +73,7 @@ def train_run(
     notify: Notify = silent,
     command: str | None = "ltgcd train",
     texts: Items | None = None,
-    processes: int | None = None,
+    processes: Callable[[int], int] | None = None,
 ) -> Finished:
     """Run a method on a source of embeddings and leave a run directory.
 
@@ -98,8 +99,9 @@ def train_run(
         What this process is, for whoever wants to write to the run meanwhile; None if the caller has its lock.
     texts : Items, optional
         The N texts behind the embeddings: novel categories get proposed names by their words.
-    processes : int, optional
-        How many rehearsals may run side by side; by default one a core, if there is memory for so many.
+    processes : callable, optional
+        How many rehearsals with so many classes may run side by side; by default one a core, if there is memory for so
+        many.
     """
     started = time.perf_counter()
     collection, x = source.collection, vectors(source)
@@ -134,7 +136,7 @@ def train_run(
                 record=lambda line: _record(run, line, notify),
                 watch=watch,
                 world=world,
-                processes=processes or processes_that_fit(len(x), x.shape[1], config.k),
+                processes=processes or partial(processes_that_fit, len(x), x.shape[1]),
             )
             found = discover(task, config, hooks)
             if world.first:
