@@ -118,7 +118,11 @@ def test_datasets_are_listed(tmp_path: Path) -> None:
     assert len(rows) == 11
     assert not any(row["present"] for row in rows.values())
     assert all(row["get"] and row["licence"] for row in rows.values())
-    assert "cifar100" in call_cli("datasets", "--data", tmp_path).out
+    lines = call_cli("datasets", "--data", tmp_path).out.splitlines()
+    assert max(map(len, lines)) <= 80
+    # No column so narrow that a sentence gets a word a line.
+    assert any("ltgcd datasets get cifar10" in line for line in lines)
+    assert any("cub200" in line and "non-commercial research" in line for line in lines)
 
 
 def test_without_truth_the_scores_are_null(npz, tmp_path: Path) -> None:

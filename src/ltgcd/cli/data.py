@@ -241,18 +241,24 @@ def datasets(context: typer.Context, data: Data = None, as_json: Json = False) -
         from rich.console import Console
         from rich.table import Table
 
-        table = Table("name", "what", "classes (old)", "here", "licence", "how to get it")
-        for row in result["datasets"]:
-            table.add_row(
-                row["name"],
-                row["title"],
-                f"{row['n_classes']} ({row['n_old']})",
-                "yes" if row["present"] else "no",
-                row["licence"],
-                "" if row["present"] else row["get"],
-            )
-        Console().print(table)
-        print(f"Looked in {result['root']}; --data DIR or $LTGCD_DATA changes it.")
+        console, rows = Console(highlight=False), result["datasets"]
+        table = Table("name", "what", "classes (old)", "here")
+        for row in rows:
+            here = "yes" if row["present"] else "no"
+            table.add_row(row["name"], row["title"], f"{row['n_classes']} ({row['n_old']})", here)
+        console.print(table)
+        # Sentences of any length: in columns of a table each would get a word a line.
+        for title, column, shown in (
+            ("How to get those that are not here", "get", [row for row in rows if not row["present"]]),
+            ("Licences", "licence", rows),
+        ):
+            if shown:
+                console.print(f"\n{title}:")
+                lines = Table.grid("name", "said", padding=(0, 2, 0, 2))
+                for row in shown:
+                    lines.add_row(row["name"], row[column])
+                console.print(lines)
+        console.print(f"\nLooked in {result['root']}; --data DIR or $LTGCD_DATA changes it.", markup=False)
 
     report(work, show, as_json)
 
