@@ -23,6 +23,7 @@ from forks import IMPORTED
 from ltgcd.cli import app
 from ltgcd.common.errors import InputError
 from ltgcd.data.sources import read_source
+from ltgcd.estimator import CategoryDiscovery
 from ltgcd.run.check import check_run
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import Embedding, discover_source
@@ -70,8 +71,8 @@ def test_a_sound_run_is_sound_and_stays_as_it_is(run: Path) -> None:
     assert "not a run directory" in fails("check", run.parent)
 
 
-FOLLOWS = ("report.html", "map.npz")
-LOST = ("config.toml", "split.parquet", "k_estimate.json", "metrics.jsonl", "model.toml", "model.safetensors",
+FOLLOWS = ("report.html", "map.npz", "metrics.jsonl")  # of the curves what can still be read
+LOST = ("config.toml", "split.parquet", "k_estimate.json", "model.toml", "model.safetensors",
         "assignments.parquet", "items.npz", "updates/001/prototypes.safetensors")  # fmt: skip
 
 
@@ -84,8 +85,10 @@ def test_every_damaged_file_is_named_and_what_follows_is_rebuilt(run: Path, name
     result = json.loads(done.stdout)
     assert done.exit_code == 2 and not result["sound"]
     named = {Path(problem["file"]).name: problem["follows"] for problem in result["problems"]}
-    owner = {"model.safetensors": "model.toml", "prototypes.safetensors": "assignments.parquet"}
+    owner = {"prototypes.safetensors": "assignments.parquet"}
     assert owner.get(Path(name).name, Path(name).name) in named
+    if name == "model.safetensors":
+        assert list(named) == [name]  # and not what is fitted to it
     assert all(problem["what"].endswith(".") and "\n" not in problem["what"] for problem in result["problems"])
     done = CliRunner().invoke(app, ["check", str(run), "--repair", "--json"])
     assert done.exit_code == (0 if name in FOLLOWS else 2), done.stdout
@@ -95,6 +98,32 @@ def test_every_damaged_file_is_named_and_what_follows_is_rebuilt(run: Path, name
         assert (run / name).read_bytes() != whole  # nothing is made up
         (run / name).write_bytes(whole)
         assert check_run(Run(run), repair=True)["sound"]
+
+
+@pytest.mark.parametrize("name", ["map.npz", "metrics.jsonl"])
+@pytest.mark.parametrize("missing", [7, 100])
+def test_what_follows_is_rebuilt_however_it_was_cut(run: Path, name: str, missing: int) -> None:
+    """An archive without its last bytes can be read, but no longer says which file it is."""
+    whole = (run / name).read_bytes()
+    (run / name).write_bytes(whole[:-missing])
+    found = check_run(Run(run))
+    assert [(Path(p["file"]).name, p["follows"]) for p in found["problems"]] == [(name, True)]
+    assert check_run(Run(run), repair=True)["sound"] and check_run(Run(run))["sound"]
+    if name == "map.npz":  # so does drawing the page
+        (run / name).write_bytes((run / name).read_bytes()[:-missing])
+        report_run(Run(run))
+        assert check_run(Run(run))["sound"]
+
+
+def test_a_run_that_never_had_a_page_lacks_none(finished: Path, tmp_path: Path) -> None:
+    x = np.load(finished.parent / "old.npz")
+    model = CategoryDiscovery(n_classes=4, rehearsals=0).fit(x["x"], x["y"])
+    model.save(tmp_path / "run")
+    assert check_run(Run(tmp_path / "run"))["sound"]
+    report_run(Run(tmp_path / "run"))
+    assert check_run(Run(tmp_path / "run"))["sound"]
+    (tmp_path / "run" / "report.html").unlink()  # now it had one
+    assert not check_run(Run(tmp_path / "run"))["sound"]
 
 
 def test_no_byte_of_what_a_run_keeps_can_change_unnoticed(run: Path) -> None:
@@ -185,6 +214,18 @@ def test_features_follow_from_those_of_the_backbone(tmp_path: Path) -> None:
     assert result["sound"] and [Path(path).name for path in result["repaired"]] == ["items.npz"]
     kept = run.features()
     assert kept is not None and np.array_equal(kept.of(ids, run), before)
+    (folder / "items.npz").write_bytes((folder / "items.npz").read_bytes()[:-7])  # it can be read all the same
+    assert check_run(run, repair=True)["sound"]
+    features = folder / "features"
+    for name in ("features.json", "index.parquet", "features.npz", "manifest.parquet"):
+        whole = (features / name).read_bytes()
+        for damage in (None, whole[:-30]):
+            (features / name).unlink()
+            if damage is not None:
+                (features / name).write_bytes(damage)
+            assert any(problem["file"].startswith(str(features)) for problem in check_run(run)["problems"]), name
+            (features / name).write_bytes(whole)
+    assert check_run(run)["sound"]
     # One deleted photo, and one that is another now: said, and in nobody's way.
     (tmp_path / "photos" / "red" / "00.png").unlink()
     (tmp_path / "photos" / "red" / "03.png").write_bytes(image_bytes(99, (24, 24)))

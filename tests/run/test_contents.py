@@ -141,7 +141,7 @@ def test_lines_that_are_cut_from_the_curves_are_noticed(run: Path, lines: int) -
 
 def test_a_file_that_is_gone_is_named(run: Path) -> None:
     (run / "metrics.jsonl").unlink()
-    assert problems(run) == {"metrics.jsonl": "is missing; only curves of training are in it."}
+    assert problems(run) == {"metrics.jsonl": "is missing; it holds only the curves of training, which nothing else needs."}
 
 
 def test_a_damaged_model_that_a_refine_has_replaced_is_named(run: Path) -> None:

@@ -303,6 +303,12 @@ def sealed_in(folder: Path) -> list[Path]:
             *sorted(folder.glob("shard-[0-9]*.parquet"))]  # fmt: skip
 
 
+def missing_in(folder: Path, *, shown: bool) -> list[Path]:
+    """What a folder that ``ltgcd embed`` has finished lacks; `shown` says whether its items are images or texts."""
+    needed = (KEY_FILE, INDEX_FILE, SOURCE_FILE, *((ITEMS_FILE,) if shown else ()))
+    return [folder / name for name in needed if not (folder / name).is_file()]
+
+
 def skipped_is_as_written(folder: Path) -> bool:
     """Whether the table of the items that could not be read is as it was written; one of ltgcd 0.1 is taken."""
     noted = read_metadata(read_table(folder / INDEX_FILE).schema)

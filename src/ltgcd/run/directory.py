@@ -24,6 +24,7 @@ from ltgcd.data.items import Kind
 from ltgcd.data.npz import read_npz, write_npz
 from ltgcd.data.parquet import read_table
 from ltgcd.features.cache import is_feature_folder, sealed_in
+from ltgcd.run.files import file_is_as_written
 from ltgcd.run.fitted import FittedRun
 from ltgcd.run.items import (
     Features,
@@ -132,7 +133,7 @@ class Run(FittedRun):
         """Ids and places on the map, if the run keeps a map that is whole."""
         from ltgcd.output.report.layout import Places  # noqa: PLC0415 - scikit-learn takes a second to import
 
-        if not self.files.map.is_file():
+        if not self.files.map.is_file() or not file_is_as_written(self.files.map):
             return None
         try:
             arrays = read_npz(self.contents.held(self.files.map))
@@ -177,8 +178,12 @@ class Run(FittedRun):
 
     def feature_folders(self) -> list[Path]:
         """What the backbone made of the run's items, of those that it began with and of those of each update."""
+        return [folder for folder in self.embedded_folders() if is_feature_folder(folder)]
+
+    def embedded_folders(self) -> list[Path]:
+        """Where `feature_folders` are, also of those that have lost what makes them one."""
         folders = [self.embedded, *(self.update_features(number) for number in range(1, self.updates + 1))]
-        return [folder for folder in folders if is_feature_folder(folder)]
+        return [folder for folder in folders if folder.is_dir()]
 
     def sealed_files(self) -> list[Path]:
         """What carries a checksum of all its bytes, or can be compared with what was written, as far as it is there."""
