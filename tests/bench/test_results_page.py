@@ -102,6 +102,41 @@ def test_the_benchmark_of_fine_classes_is_by_instances_with_balanced_figures_bes
     assert places(held)[0].mean("ltgcd", 0) == 61.0
 
 
+def estimates(ks: dict[tuple[str, str | None], tuple[float, ...]], table: str = "class_number") -> Finished:
+    """Made-up estimates on CIFAR-100-LT: K by data seed, of a row with a backbone of backbones.toml."""
+    tables, settings = read_tables(TABLES), read_settings(TABLES)
+    records: dict[str, dict[str, Any]] = {}
+    column = next(column for column in tables[table].columns if column.id in ("cifar100", "cifar100-5", "cub200"))
+    for (name, backbone), values in ks.items():
+        row = next(row for row in tables[table].rows if row.id == name)
+        for seed, k in enumerate(values):
+            cell = cell_of(tables[table], column, row, settings, backbone, None, seed)
+            figures = {"k": k, "low": None, "high": None, "k_true": 100, "seconds": 10.0, "minutes": 0.2}
+            records[cell.key] = {"key": cell.key, "cell": cell.described(), **figures}
+    return Finished(tables, settings, records)
+
+
+def test_class_numbers_of_larger_images_stand_in_the_summary_beside_the_others() -> None:
+    ks = {("peaks", None): (98.0, 98.0), ("peaks", "efficientnet_lite2-192"): (101.0, 103.0)}
+    ours = {row[0]: row[-1] for row in class_numbers(estimates(ks)).rows}
+    assert ours == {"CIFAR-100-LT, frozen": "**98 (2 %)**", "CIFAR-100-LT, frozen, 192 px": "**102 (2 %)**"}
+    ks = {(row, "efficientnet_lite2-192"): (100.0, 101.0, 102.0) for row in ("gcd-1", "literal")}
+    alone = class_numbers(estimates(ks, "class_number_ssb"))
+    assert [row[0] for row in alone.rows] == ["CUB-200, frozen, 192 px"]
+    held = estimates({("gcd-1", b): (90.0, 95.0) for b in (None, "efficientnet_lite2-192")}, "lambda_k")
+    assert len(class_numbers(held).rows) == 0  # tables of other things have no part in it
+
+
+def test_a_claim_of_class_numbers_says_which_features_where_there_are_two() -> None:
+    two = [("gcd", (90.0, 90.0)), ("literal", (100.0, 99.0))]
+    sizes = (None, "efficientnet_lite2-192")
+    for backbones in (sizes, sizes[:1]):
+        held = estimates({(row, b): ks for row, ks in two for b in backbones})
+        table = held.tables["class_number"]
+        line = line_of(held, table, next(claim for claim in table.claims if "long-tailed" in claim.says))
+        assert ("frozen: CIFAR-100-LT: " in line) == ("frozen, 192 px: CIFAR-100-LT: " in line) == (len(backbones) > 1)
+
+
 def test_nothing_run_is_said() -> None:
     from ltgcd.bench.render import render
 

@@ -73,8 +73,8 @@ def line_of(finished: Finished, table: Table, claim: Claim) -> str:
 
 
 def _features(finished: Finished, table: Table, setting: Setting | None, regime: str | None) -> str:
-    """Which features figures are of, where there may be others: the default backbone needs no name."""
-    if setting is None or regime is None or table.runs != "train":
+    """Which features figures are of, where there may be others: estimates of one backbone need no name."""
+    if setting is None or regime is None or (table.runs != "train" and len(finished.shown_settings(table)) == 1):
         return ""
     return f"{finished.features(setting, regime)}: "
 

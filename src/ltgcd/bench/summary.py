@@ -251,23 +251,25 @@ def _paper_best(place: Place, at: int) -> str:
 
 
 def class_numbers(finished: Finished) -> Grid:
-    """One row a dataset, one column an estimator: the mean estimate, its error, and the paper's figure."""
+    """One row a dataset with its features, one column an estimator: mean estimate, its error, the paper's figure."""
     tables = [finished.tables[name] for name in CLASS_NUMBERS if name in finished.tables]
     rows = list({row.id: row for table in tables for row in table.rows}.values())
     lines = []
     for table in tables:
-        found = finished.of(table, None, None)
+        own = {row.id: row for row in table.rows}
+        shown = [(setting, regime) for setting, regime in finished.shown_settings(table) if setting and regime]
+        found = {setting.name: finished.of(table, setting.name, regime) for setting, regime in shown}
         for column in table.columns:
-            ones = [found.get((column.id, row.id), Found([], [], [])) for row in rows]
-            if not any(one.values for one in ones):
-                continue
-            true = next(one.values[0][3] for one in ones if one.values)
-            line = [column.title.partition(" (")[0], f"{true:.0f}"]
-            own = {row.id: row for row in table.rows}
-            line += [_estimate(own.get(row.id, row), column, one) for row, one in zip(rows, ones, strict=True)]
-            lines.append(line)
+            for setting, regime in shown:
+                ones = [found[setting.name].get((column.id, row.id), Found([], [], [])) for row in rows]
+                if not any(one.values for one in ones):
+                    continue
+                true = next(one.values[0][3] for one in ones if one.values)
+                line = [f"{column.title.partition(' (')[0]}, {finished.features(setting, regime)}", f"{true:.0f}"]
+                line += [_estimate(own.get(row.id, row), column, one) for row, one in zip(rows, ones, strict=True)]
+                lines.append(line)
     titles = [f"**{row.title}**" if row.id == OUR_ESTIMATE else row.title for row in rows]
-    return grid(["dataset", "true K", *titles], lines, "Number of classes by estimator")
+    return grid(["dataset, features", "true K", *titles], lines, "Number of classes by estimator")
 
 
 def _estimate(row: Row, column: Column, one: Found) -> str:
