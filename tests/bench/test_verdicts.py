@@ -84,6 +84,21 @@ def test_imbalances_are_compared_by_their_ratio() -> None:
     assert "reproduced (22.0 → 10.0; noise × 1.27, 3 seeds)" in said(FALLS, *figures, table=table)
 
 
+def test_an_imbalance_is_the_same_number_in_its_table_and_in_its_verdict() -> None:
+    """200, 22 and 2.42 have the geometric mean 22 and the arithmetic one 74.8; their logarithms spread by 1.80."""
+    table = table_of(FALLS, shows="lambda_selected")
+    column = table.columns[0]
+    figures = {"high": (200.0, 22.0, 2.42), "middle": (100.0, 10.0, 1.0), "low": ()}
+    mine = {(column.id, row): Found([[v] for v in one], list(range(len(one))), []) for row, one in figures.items()}
+    (shown,) = part(table, column, mine)
+    assert [row[1] for row in shown.rows] == ["22.0 ×/÷ 6.06", "10.0 ×/÷ 6.55", "not run"]
+    assert "(22.0 → 10.0;" in verdict(FALLS, table, mine)
+    epochs = table_of(FALLS, shows="lambda_epochs")
+    first = Found([[4.0, 1.0], [9.0, 1.0]], [0, 1], [])
+    (shown,) = part(epochs, column, {(column.id, row): first for row in ROWS})
+    assert shown.rows[0][1] == "6.0, 1.0"
+
+
 def test_what_an_epoch_drew_from_stands_beside_its_row() -> None:
     """Means over the seeds that recorded it, by hand; a row that recorded nothing has none."""
     table = table_of(FALLS)

@@ -15,7 +15,7 @@ from ltgcd.bench.page import Block, Grid, Heading, Lines, Picture, Text, grid
 from ltgcd.bench.paper_claims import paper_claims
 from ltgcd.bench.summary import summary
 from ltgcd.bench.tables import Column, Row, Setting, Table
-from ltgcd.bench.verdicts import Found, relative_error, verdict
+from ltgcd.bench.verdicts import Found, geometric_mean, relative_error, verdict
 
 # What each figure shows, for whoever can't see it; the first stands in the summary, the others follow it.
 FIGURES = {
@@ -68,9 +68,10 @@ def _reading() -> list[Block]:
             "checksum of its split, versions, machine, minutes and figures. Mean ± standard deviation over data seeds "
             "(a seed draws the split and starts the method). All / Old / New is ACC in percent at the true number of "
             "classes K, over all classes, those with labels and those without; balanced ACC (the mean over classes) "
-            "where nothing else is said. "
-            f"'{NOT_RUN}' says how to get what is missing. A mark ✓ means that a row has the same place among the "
-            "methods as in the paper, by All."
+            "where nothing else is said. λ, numbers of classes and seconds are compared by their ratio: their mean is "
+            "the geometric one, here and in the verdicts, and their spread over seeds a factor (20 ×/÷ 1.5 is from "
+            f"20 / 1.5 to 20 · 1.5). '{NOT_RUN}' says how to get what is missing. A mark ✓ means that a row has the "
+            "same place among the methods as in the paper, by All."
         ),
         Text(
             "**When a claim holds.** Rows are compared on the same data seeds. A mean difference counts if it is "
@@ -165,8 +166,10 @@ def _figures(row: Row, one: Found, width: int) -> list[str]:
             f"{inside} of {len(spans)}" if spans else "–",
         ]
     if row.shows == "lambda_epochs":
-        return [", ".join(f"{np.mean(epoch):.1f}" for epoch in zip(*one.values, strict=False))]
-    return [_spread([v for v in values if v is not None]) for values in zip(*one.values, strict=True)]
+        epochs = zip(*one.values, strict=False)
+        return [", ".join(f"{geometric_mean([v for v in epoch if v is not None]):.1f}" for epoch in epochs)]
+    columns = [[v for v in values if v is not None] for values in zip(*one.values, strict=True)]
+    return [_spread(values) if row.shows == "accuracy" else _factor(values) for values in columns]
 
 
 def _drawn(one: Found) -> list[str]:
@@ -174,7 +177,8 @@ def _drawn(one: Found) -> list[str]:
     if not one.sets:
         return ["–", "–"]
     items = [np.mean([sets[name]["items"] for sets in one.sets]) for name in ("confident", "dense", "selected")]
-    imbalance = [np.mean([sets["selected"][name] for sets in one.sets]) for name in ("lambda_pseudo", "lambda_true")]
+    kinds = ("lambda_pseudo", "lambda_true")
+    imbalance = [geometric_mean([sets["selected"][name] for sets in one.sets]) for name in kinds]
     return [", ".join(f"{n:,.0f}" for n in items), ", ".join(f"{value:.1f}" for value in imbalance)]
 
 
@@ -183,6 +187,14 @@ def _spread(values: list[float]) -> str:
         return "–"
     mean = f"{np.mean(values):.1f}"
     return mean if len(values) == 1 else f"{mean} ± {np.std(values):.1f}"
+
+
+def _factor(values: list[float]) -> str:
+    """The mean of figures that are compared by their ratio, and their spread as a factor."""
+    if not values:
+        return "–"
+    mean = f"{geometric_mean(values):.1f}"
+    return mean if len(values) == 1 else f"{mean} ×/÷ {np.exp(np.std(np.log(values))):.2f}"
 
 
 def _places(rows: list[Row], column: Column, found: dict[str, Found]) -> dict[str, str]:

@@ -4,7 +4,8 @@ A claim says that figures fall from row to row (or that a lead grows from datase
 the differences between two rows on the same data seeds. Its margin is the half width of Student's 95 % interval; the
 variance of a difference is pooled over all steps of a table that are of the same measure, because three seeds alone
 tell little of it. A step within its margin is no difference beyond noise. Imbalances, numbers of classes and seconds
-are compared by their ratio, that is by the difference of their logarithms: their spread grows with them.
+are compared by their ratio, that is by the difference of their logarithms: their spread grows with them. So their mean
+is the geometric one, wherever the page shows it.
 """
 
 from __future__ import annotations
@@ -64,13 +65,13 @@ def chains(claim: Claim, table: Table, found: dict[tuple[str, str], Found]) -> l
         found = {place: _as_errors(one) for place, one in found.items()}
     if claim.gap:
         ours, *theirs = ([by_seed(found[column, row], at) for column in claim.over] for row in claim.gap)
-        leads = ours
+        leads = [_logarithms(one) for one in ours] if _by_ratio(claim, table) else ours
         for other in theirs:
             leads = [{seed: a[seed] - b[seed] for seed in a if seed in b} for a, b in zip(leads, other, strict=True)]
         return [("", leads[::-1])]  # a lead that grows falls when it is read backwards
     falling = [[by_seed(found[column.id, row], at) for row in claim.falling] for column in table.columns]
     if _by_ratio(claim, table):
-        falling = [[{seed: float(np.log(v)) for seed, v in one.items()} for one in chain] for chain in falling]
+        falling = [[_logarithms(one) for one in chain] for chain in falling]
     return [(column.title, chain) for column, chain in zip(table.columns, falling, strict=True)]
 
 
@@ -89,9 +90,13 @@ def _kind(claim: Claim, table: Table) -> tuple[str, ...]:
 
 
 def _by_ratio(claim: Claim, table: Table) -> bool:
-    """Whether the rows of a claim show numbers that are compared by their ratio."""
+    """Whether the figures of a claim are compared by their ratio: a lead of one row over another is a difference."""
     measure, *shows = _kind(claim, table)
-    return not claim.gap and measure != "error" and not {"accuracy", "sizes"} & set(shows)
+    return len(claim.gap) < 2 and measure != "error" and not {"accuracy", "sizes"} & set(shows)
+
+
+def _logarithms(one: BySeed) -> BySeed:
+    return {seed: float(np.log(value)) for seed, value in one.items()}
 
 
 def _steps(chain: Chain) -> list[np.ndarray[Any, np.dtype[np.float64]]]:
@@ -190,6 +195,11 @@ def pooled(differences: Sequence[np.ndarray[Any, np.dtype[np.float64]]]) -> Nois
 
 
 # ---------------------------------------------------------------- figures
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """The mean of what is compared by its ratio: imbalances, numbers of classes, seconds."""
+    return float(np.exp(np.mean(np.log(values))))
 
 
 def relative_error(k: float | None, true: float | None) -> float:
