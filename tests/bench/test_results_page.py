@@ -18,7 +18,8 @@ from ltgcd.bench.found import Finished, anchor
 from ltgcd.bench.html_page import as_html, inline, sort_value
 from ltgcd.bench.page import Grid, Heading, Lines, Picture, Text, as_markdown, grid
 from ltgcd.bench.paper_claims import line_of, overall
-from ltgcd.bench.summary import best_of_each, class_numbers, difference_noise, methods_by_datasets, places, sign
+from ltgcd.bench.places import difference_noise, places
+from ltgcd.bench.summary import best_of_each, class_numbers, methods_by_datasets, sign, summary
 from ltgcd.bench.tables import Claim, cell_of, read_settings, read_tables
 from ltgcd.bench.verdicts import Found, Judged, verdict
 
@@ -88,6 +89,44 @@ def test_a_lead_within_noise_is_not_sure() -> None:
     assert sign(1.0, 2.0) == "≈"
     assert sign(3.0, 2.0) == "▲"
     assert sign(-3.0, 2.0) == "▼"
+
+
+def test_a_lead_is_that_of_two_means_over_the_same_seeds_and_one_seed_is_never_sure() -> None:
+    """Over its own seeds k-means has 59.5, 6.5 above the default's 53; on the two that both have the default leads."""
+    seeds = {"ltgcd": (60.0, 61.0, 38.0), "kmeans": (59.0, 60.0), "simgcd": (50.0, 51.5, 30.0)}
+    (place,) = places(finished(seeds))
+    first = best_of_each([place]).rows[0]
+    assert first[2:5] == ("Ours (default) 60.5", "k-means 59.5", "+1.0")
+    assert first[-1] == "3"  # methods
+    (place,) = places(finished({**seeds, "kmeans": (10.0,)}))
+    rows = {row[0]: row[1] for row in methods_by_datasets([place]).rows}
+    assert rows["k-means"] == "10.0 / 5.0 (1)"  # far below, and still no direction
+    alone = {"ltgcd": (60.0,), "simgcd": (20.0, 21.0), "ltgcd-paper": (10.0, 11.0)}
+    first = best_of_each(places(finished(alone))).rows[0]
+    assert first[2:6] == ("Ours (default) 60.0", "SimGCD 20.0", "+40.0", "*not sure*: one seed in common")
+    single = {name: values[:1] for name, values in ALL.items()}
+    assert {row[5] for row in best_of_each(places(finished(single))).rows} == {"*not sure*: one seed in common"}
+
+
+def test_datasets_are_counted_once_with_all_their_features() -> None:
+    tables, settings = read_tables(TABLES), read_settings(TABLES)
+    records = dict(finished().records)
+    for name, values in (("simgcd", (50.0, 51.0, 52.0)), ("ltgcd", (50.0, 52.0, 52.0)), ("kmeans", (9.0, 9.0, 9.5))):
+        row = next(row for row in tables["main"].rows if row.id == name)
+        for seed, value in enumerate(values):
+            cell = cell_of(
+                tables["main"], tables["main"].columns[0], row, settings, "efficientnet_lite2-192", None, seed
+            )
+            scores = dict.fromkeys(("all", "old", "new"), value)
+            records[cell.key] = {"key": cell.key, "cell": cell.described(), "balanced_acc": scores, "acc": scores}
+    said = next(block for block in summary(Finished(tables, settings, records)) if isinstance(block, Lines)).items
+    assert said[0].startswith("Best on All, dataset by dataset (1; ")
+    assert said[0].endswith("CIFAR-100-LT: **Ours (default)** (frozen, of 4), Ours (default) (frozen, 192 px, of 3).")
+    assert re.search(
+        r"Our default, on All: above SimGCD with some features and within noise with others on 1 of 1 datasets: "
+        r"CIFAR-100-LT \(frozen \+10\.2 ± \d\.\d; frozen, 192 px \+0\.3 ± \d\.\d\)\.",
+        said[2],
+    )
 
 
 def test_the_benchmark_of_fine_classes_is_by_instances_with_balanced_figures_beside_them() -> None:
