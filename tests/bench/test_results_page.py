@@ -255,6 +255,26 @@ def test_every_claim_of_the_paper_that_may_fail_has_an_explanation() -> None:
                 assert claim.why, (table.name, claim.says)
 
 
+def test_what_the_text_says_of_its_tables_has_a_line() -> None:
+    """The sentences of the paper that an earlier page left out or turned into others."""
+    claims = {
+        name: [claim for claim in table.claims if claim.by == "paper"] for name, table in read_tables(TABLES).items()
+    }
+    rivals = {"kmeans", "rankstats", "uno", "orca", "gcd", "simgcd"}
+    for name, measures in (("main", {"all", "old", "new"}), ("ssb", {"all", "new"})):  # best in all cases; All and New
+        best = [claim for claim in claims[name] if claim.above[:1] == ("ltgcd-paper",) and not claim.at_least]
+        assert {claim.measure for claim in best if set(claim.above[1:]) == rivals} == measures
+    (weak,) = [claim for claim in claims["main"] if claim.above[:1] == ("kmeans",)]
+    assert (set(weak.above[1:]), weak.at_least, weak.measure) == ({"rankstats", "uno", "orca"}, True, "new")
+    uniform, tailed = ([claim for claim in claims["class_number"] if claim.equal == equal] for equal in (True, False))
+    assert [claim.over for claim in uniform] == [("cifar100-gcd", "imagenet100-gcd")]
+    assert all("cifar100-gcd" not in claim.over and "cifar100" in claim.over for claim in tailed)
+    assert any(claim.falling == ("gcd", "literal") and not claim.over for claim in claims["lambda_k"])
+    assert not any(len(claim.gap) > 1 for claim in claims["lambda_k"])  # nothing is said of a lead that grows
+    assert any(claim.equal for claim in claims["k"])  # "the sensitivity is not high"
+    assert any(claim.factor == 30 for claim in claims["runtime"])
+
+
 # ---------------------------------------------------------------- Markdown and HTML
 
 BLOCKS = [

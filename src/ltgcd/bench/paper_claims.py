@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ltgcd.bench.claims import Claim
 from ltgcd.bench.found import Finished, missing_files
 from ltgcd.bench.page import Block, Heading, Lines, Text
-from ltgcd.bench.tables import Claim, Column, Setting, Table
+from ltgcd.bench.tables import Column, Setting, Table
 from ltgcd.bench.verdicts import Judged, compared, judged
 from ltgcd.data.datasets import get_dataset
 
@@ -39,8 +40,9 @@ def paper_claims(finished: Finished) -> list[Block]:
             "features that it was run with, and *holds in part* if it does on some and the others are within noise; "
             "it is *mixed* if it holds on some and the reverse is found on others. It *does not hold* if the reverse "
             "is found beyond noise and nothing for it. What has one seed only is shown, and decides nothing where "
-            "other figures have more. Figures are in the order of the words in square brackets, "
-            "or along the datasets that the claim names."
+            "other figures have more. Figures are in the order of the words in square brackets, or along the datasets "
+            "that the claim names; of one method over several others there is its own figure, and its lead over each "
+            "that was run."
         ),
         Lines(tuple(lines)),
     ]
