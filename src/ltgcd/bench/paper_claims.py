@@ -68,7 +68,8 @@ def line_of(finished: Finished, table: Table, claim: Claim) -> str:
     if word == "not testable here":
         text += f"Missing: {_missing(columns)}."
     elif word == "not run yet":
-        text += f"`ltgcd bench {table.name}` runs it."
+        here = [column for column in columns if column.title not in away]
+        text += f"{finished.command(table, here, [row for row in table.rows if row.id in claim.rows])} runs it."
     if away and word != "not testable here":
         text += f" Not here: {', '.join(away)}."
     return (text.rstrip() + (f" *Why:* {claim.why}" if claim.why else "")).replace("  ", " ")

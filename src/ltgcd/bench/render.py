@@ -5,7 +5,7 @@ The page is a function of the tables and the records alone: the same lines give 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -70,8 +70,10 @@ def _reading() -> list[Block]:
             "classes K, over all classes, those with labels and those without; balanced ACC (the mean over classes) "
             "where nothing else is said. λ, numbers of classes and seconds are compared by their ratio: their mean is "
             "the geometric one, here and in the verdicts, and their spread over seeds a factor (20 ×/÷ 1.5 is from "
-            f"20 / 1.5 to 20 · 1.5). '{NOT_RUN}' says how to get what is missing. A mark ✓ means that a row has the "
-            "same place among the methods as in the paper, by All."
+            f"20 / 1.5 to 20 · 1.5). '{NOT_RUN}' says how long one seed of it will take on such a machine, by the "
+            "finished cells that are most like it (same method, scaled by items times classes; without the features, "
+            "which are made once). A mark ✓ means that a row has the same place among the methods as in the paper, by "
+            "All."
         ),
         Text(
             "**When a claim holds.** Rows are compared on the same data seeds. A mean difference counts if it is "
@@ -95,12 +97,16 @@ def _block(finished: Finished, table: Table, setting: Setting | None, regime: st
         own = column.backbone and column.backbone != backbone
         title = f"**{column.title}**" + (f" ({finished.settings[column.backbone or ''].title})" if own else "")
         if any(found[column.id, row.id].values for row in table.rows):
-            blocks += [Text(title), *part(table, column, found)]
+            missing = {row.id: finished.not_run(table, column, row, setting, regime) for row in table.rows}
+            blocks += [Text(title), *part(table, column, found, missing)]
         else:
             rows = [row for row in table.rows if column.id in row.paper]
             said = "; ".join(f"{row.title} {paper_figure(row, column)}" for row in rows)
             blocks.append(
-                Text(f"{title}: {finished.why_not(table, column)}" + (f" The paper: {said}." if said else ""))
+                Text(
+                    f"{title}: {finished.why_not(table, column, setting, regime)}"
+                    + (f" The paper: {said}." if said else "")
+                )
             )
     if table.name == "class_number_grid":
         blocks += [*errors_by_problem(table, found), estimators(table, found)]
@@ -111,12 +117,13 @@ def _block(finished: Finished, table: Table, setting: Setting | None, regime: st
 # ---------------------------------------------------------------- one dataset
 
 
-def part(table: Table, column: Column, found: ByPlace) -> list[Grid]:
-    """The rows of one dataset, in one table for each kind of figure."""
-    return [_rows(table, column, found, shows) for shows in dict.fromkeys(_kind(row) for row in table.rows)]
+def part(table: Table, column: Column, found: ByPlace, missing: Mapping[str, str] | None = None) -> list[Grid]:
+    """The rows of one dataset, in one table for each kind of figure; `missing` is what those without figures say."""
+    kinds = dict.fromkeys(_kind(row) for row in table.rows)
+    return [_rows(table, column, found, shows, missing or {}) for shows in kinds]
 
 
-def _rows(table: Table, column: Column, found: ByPlace, shows: str) -> Grid:
+def _rows(table: Table, column: Column, found: ByPlace, shows: str, missing: Mapping[str, str]) -> Grid:
     mine = {row.id: found[column.id, row.id] for row in table.rows}
     rows = [row for row in table.rows if _kind(row) == shows]
     paper = any(column.id in row.paper for row in rows)
@@ -133,7 +140,8 @@ def _rows(table: Table, column: Column, found: ByPlace, shows: str) -> Grid:
     lines = []
     for row in rows:
         one = mine[row.id]
-        line = [row.title, *_figures(row, one, len(measured))]
+        figures = [missing.get(row.id, NOT_RUN)] + ["–"] * (len(measured) - 1)
+        line = [row.title, *(_figures(row, one) if one.values else figures)]
         line += [*(_drawn(one) if drawn else []), ", ".join(map(str, one.seeds)) or "–"]
         if extra:
             line.append(f"{np.mean(one.minutes):.1f}" if one.minutes else "–")
@@ -151,9 +159,7 @@ def _kind(row: Row) -> str:
     return "lambda" if row.shows.startswith("lambda_") and row.shows != "lambda_epochs" else row.shows
 
 
-def _figures(row: Row, one: Found, width: int) -> list[str]:
-    if not one.values:
-        return [NOT_RUN] + ["–"] * (width - 1)
+def _figures(row: Row, one: Found) -> list[str]:
     if row.shows == "k":
         ks, lows, highs, true = zip(*one.values, strict=True)
         errors = [relative_error(k, t) for k, t in zip(ks, true, strict=True)]
