@@ -16,6 +16,7 @@ from ltgcd.bench.results import append_record, claimed
 from ltgcd.bench.tables import Cell, Setting, Table, cells_of, read_settings, read_tables
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path
+from ltgcd.common.processes import rank_and_size
 from ltgcd.data.datasets import data_root, get_dataset, locate
 from ltgcd.run.train import Notify, silent
 
@@ -101,6 +102,11 @@ class Bench:
 
     def run(self, plan: dict[str, Any]) -> dict[str, Any]:
         """Run the cells of a plan that are still to do; each is kept the moment it is finished."""
+        if rank_and_size()[1] > 1:  # one would train a cell with what another makes of the next one
+            raise InputError(
+                "torchrun shares one training, but a bench runs many cells: start 'ltgcd bench' once for each process "
+                "or GPU instead, with the same --work folder; they divide the cells."
+            )
         ran, todo = 0, [cell for cell in plan["cells"] if cell["state"] == "todo"]
         for number, line in enumerate(todo, 1):
             cell = Cell(**line["cell"])
