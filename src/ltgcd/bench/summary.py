@@ -54,10 +54,11 @@ def _sentences(held: list[Place]) -> list[str]:
     datasets = by_dataset(held)
     for at, name in ((0, "All"), (2, "New")):
         words = "; ".join(_best_on(of_one, at) for of_one in datasets)
-        said.append(
-            f"Best on {name}, dataset by dataset ({len(datasets)}; in brackets on which features, and of how many "
-            f"methods that were run there; **bold** where the lead over the next one is beyond noise): {words}."
+        how = (
+            f"dataset by dataset ({len(datasets)}; in brackets on which features, and of how many methods that were "
+            "run there; **bold** where the lead over the next one is beyond noise)"
         )
+        said.append(f"Best on {name}, {how if not at else 'in the same way'}: {words}.")
     for row, words in ((OURS, "Our default"), (PAPER, "The paper's own method, as far as it can be read")):
         for at, name in ((0, "All"), (2, "New")):
             if line := _against_baseline(datasets, row, at):
