@@ -24,9 +24,9 @@ from ltgcd.bench.charts import (
 )
 from ltgcd.bench.density_map import DensityMap, density_map, draw_density_map
 from ltgcd.bench.found import Finished, Records
+from ltgcd.bench.places import places
 from ltgcd.bench.runner import FIGURES, Bench
 from ltgcd.bench.sheets import headed, mark, sheet, stacked
-from ltgcd.bench.summary import places
 from ltgcd.bench.summary_figure import draw_summary
 from ltgcd.bench.tables import Column, Row, Setting, Table, cell_of, regime_of, setting_of
 from ltgcd.bench.verdicts import GROUPS

@@ -82,10 +82,12 @@ def bench(
             named = f"{cell['table']:<18}{cell['dataset']:<24}{cell['row']:<20}seed {cell['seed']}"
             print(f"{cell['state']:<9}{named}{lacks}")
         if "cells" in result and dry_run:
-            left = result["minutes_left"]
+            left, unknown = result["minutes_left"], result["unknown"]
+            told = f", about {left:.0f} minutes and the features" if left else ""
+            told += f"; {unknown} are like nothing that was run" if unknown else ""
             print(
                 f"{len(result['cells'])} cells: {result['done']} done, {result['missing']} without their data, "
-                f"{result['todo']} to run" + (f", about {left:.0f} minutes." if left is not None else ".")
+                f"{result['todo']} to run{told}."
             )
         if "ran" in result:
             print(f"{result['ran']} cells were run, {result['done']} were done before, {result['missing']} lack data.")
