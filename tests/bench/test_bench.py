@@ -25,7 +25,7 @@ from ltgcd.bench.found import Finished
 from ltgcd.bench.overviews import errors_by_problem, estimators
 from ltgcd.bench.page import Grid, as_markdown
 from ltgcd.bench.render import render
-from ltgcd.bench.results import append_record, read_records
+from ltgcd.bench.results import append_record, claimed, read_records, turn
 from ltgcd.bench.runner import Bench
 from ltgcd.bench.tables import Cell, cell_of, cells_of, read_settings, read_tables
 from ltgcd.bench.verdicts import Found, verdict
@@ -377,6 +377,16 @@ def test_two_benches_divide_the_cells(tables: Path, data: Path, tmp_path: Path) 
         other.kill()
     assert bench.run(bench.planned("tiny", [], 1))["ran"] == 1
     assert set(read_records(bench.results)) == set(keys)
+
+
+def test_a_claim_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "claims" / "key").symlink_to(tmp_path / "thesis.tex")
+    for held in (claimed(tmp_path, "key"), turn(tmp_path, "key")):
+        with pytest.raises(InputError, match="move it away"), held:
+            pass
+    assert (tmp_path / "thesis.tex").read_text() == "precious"
 
 
 @pytest.mark.usefixtures("features")

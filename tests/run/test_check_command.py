@@ -336,6 +336,41 @@ def _update_until(number: int, folder: Path, new: Path) -> None:
     update_run(Run(folder), read_source(new))
 
 
+def test_an_edit_waits_for_who_is_writing_and_for_nothing_else(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two were told apart by words of the sentence, which a run may have in its name."""
+    odd = run.rename(tmp_path / "being written")
+    (odd / "map.npz").unlink()
+    (odd / "map.npz").mkdir()
+    (tmp_path / "edits.csv").write_text("category,name\nnovel-001,bee\n")
+    waits: list[float] = []
+    monkeypatch.setattr("ltgcd.run.reviewed.time.sleep", waits.append)
+    assert "map.npz is a folder" in fails("relabel", odd, tmp_path / "edits.csv")
+    assert not waits
+    (odd / "map.npz").rmdir()
+    monkeypatch.setattr("ltgcd.run.reviewed.PATIENCE", 0.2)
+    with Run(odd).lock("ltgcd update"):
+        assert "being written to by ltgcd update" in fails("relabel", odd, tmp_path / "edits.csv")
+    assert waits
+
+
+def test_a_lock_that_is_a_link_is_refused_by_every_command(run: Path, finished: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "thesis.tex"
+    victim.write_text("precious")
+    (run / ".ltgcd.lock").unlink()
+    (run / ".ltgcd.lock").symlink_to(victim)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / ".ltgcd.lock").symlink_to(victim)
+    old = finished.parent / "old.npz"
+    for arguments in (
+        ("check", run), ("report", run), ("update", run, old), ("discover", old, "--out", tmp_path / "new"),
+        ("train", old, "--out", tmp_path / "new"), ("embed", old, "--out", tmp_path / "new"),
+    ):  # fmt: skip
+        assert ".ltgcd.lock is not what ltgcd keeps under that name" in fails(*arguments), arguments
+        assert victim.read_text() == "precious", arguments
+
+
 def test_every_command_that_writes_is_told_who_holds_the_run(run: Path, finished: Path) -> None:
     old = finished.parent / "old.npz"
     with Run(run).lock("ltgcd update"):

@@ -7,12 +7,12 @@ import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedRandom
 from pathlib import Path
-from typing import Any, get_args
+from typing import IO, Any, get_args
 
 from ltgcd.bench.tables import Cell, Runs
 from ltgcd.common.errors import InputError
+from ltgcd.common.files import lock_file
 from ltgcd.run.files import versions
 
 
@@ -72,7 +72,7 @@ def claimed(work: Path, key: str) -> Iterator[bool]:
     """
     folder = work / "claims"
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / key).open("w+b") as file:
+    with lock_file(folder / key) as file:
         yield _lock(file, wait=False)
 
 
@@ -81,12 +81,12 @@ def turn(work: Path, name: str) -> Iterator[None]:
     """Wait until no other process is at something that all benches of a work folder share, such as features."""
     folder = work / "claims"
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / name).open("w+b") as file:
+    with lock_file(folder / name) as file:
         _lock(file)
         yield
 
 
-def _lock(file: BufferedRandom, *, wait: bool = True) -> bool:
+def _lock(file: IO[Any], *, wait: bool = True) -> bool:
     """Lock a file until it is closed, after waiting for another process if that is wanted; False where one has it."""
     try:
         import fcntl  # noqa: PLC0415 - not on Windows, where two benches at once are not noticed

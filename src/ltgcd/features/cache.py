@@ -85,10 +85,9 @@ def differing_features(trained: dict[str, Any] | None, new: dict[str, Any] | Non
     return None
 
 
-def claim(folder: Path, key: dict[str, Any]) -> None:
-    """Make the folder a cache for `key`, or check that it is one already."""
-    path = folder / KEY_FILE
-    if path.is_file():
+def check_claim(folder: Path, key: dict[str, Any]) -> None:
+    """Refuse a folder that is no cache for `key` and can't be made one."""
+    if is_feature_folder(folder):
         held = _read_key(folder)
         if held != key:
             _check_format(held, folder)
@@ -102,7 +101,13 @@ def claim(folder: Path, key: dict[str, Any]) -> None:
         raise InputError(f"{folder} is a file; give a folder with --out.")
     if folder.is_dir() and any(not p.name.startswith(".") for p in folder.iterdir()):
         raise InputError(f"{folder} is not empty and holds no features; give a new folder with --out.")
-    write_json(path, checked_object(key))
+
+
+def claim(folder: Path, key: dict[str, Any]) -> None:
+    """Make the folder a cache for `key`, or check that it is one already. Only for who holds the folder's lock."""
+    check_claim(folder, key)
+    if not is_feature_folder(folder):
+        write_json(folder / KEY_FILE, checked_object(key))
 
 
 def _read_key(folder: Path) -> dict[str, Any]:
@@ -130,8 +135,7 @@ def _check_format(key: dict[str, Any], folder: Path) -> None:
 def sweep(folder: Path) -> None:
     """Remove what killed runs left half-written. Only for the process that holds the folder's lock."""
     for path in folder.glob(".*.tmp"):
-        if not path.name.startswith(f".{KEY_FILE}."):  # written before the lock is taken, maybe right now
-            path.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
 
 def shard_path(folder: Path, number: int) -> Path:
