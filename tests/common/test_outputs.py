@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -264,3 +265,29 @@ def test_no_command_writes_over_what_it_did_not_make(npz: Callable[..., Path], t
             assert done.code == 2 and done.err.count("Error: ") == 1, (name, out, done)
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != ".ltgcd.lock"}
     assert after == before
+
+
+def test_nothing_is_written_into_features_nor_into_what_was_copied_without_hidden_files(npz, tmp_path: Path) -> None:
+    """A foreign file in a folder of features was taken for a damaged shard by the next 'embed', and removed."""
+    source, features, run = npz(), tmp_path / "features", tmp_path / "run"
+    assert call_cli("embed", source, "--out", features).code == 0
+    assert call_cli("train", source, "--k", 3, "--epochs", 1, "--out", run).code == 0
+    for kept in (features, run):
+        copied = kept.with_name(f"{kept.name}-copied")
+        shutil.copytree(kept, copied, ignore=shutil.ignore_patterns(".*"))
+        for folder in (kept, copied):
+            before = sorted(path.name for path in folder.rglob("*"))
+            for arguments in (
+                ("predict", run, source, "--out", folder / "shard-00001.parquet"),
+                ("estimate-k", source, "--plot", folder / "k.png"),
+                ("embed", source, "--out", folder / "more"),
+                ("export", run, "--format", "csv", "--out", folder / "labels.csv"),
+            ):
+                assert "where ltgcd keeps what is its own" in fails(*arguments), (folder, arguments)
+            assert sorted(path.name for path in folder.rglob("*")) == before
+
+
+def test_a_users_own_configuration_does_not_make_a_folder_ours(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('title = "my page"\n\n[run]\nfast = true\n')
+    (tmp_path / "features.json").write_text('{"format": "wide", "dark mode": true}')
+    check_output(tmp_path / "new.parquet", "predictions")

@@ -23,6 +23,9 @@ from ltgcd.common.checksums import BROKEN_PARQUET, is_as_written, with_checksum
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import LOCK, atomic_path, read_metadata, sweep_beside, with_metadata
 
+RUN_MARK, FEATURES_MARK = "config.toml", "features.json"  # a folder with one is a run of ours, or features
+# What stands in these files from the start: others may have files of such names, too.
+_MARKS = {RUN_MARK: (b"format = ", b"[run]"), FEATURES_MARK: (b'"format": ', b'"trunk": ')}
 _PNG, _PARQUET = b"\x89PNG\r\n\x1a\n", b"PAR1"
 _PNG_END = struct.pack(">I", 0) + b"IEND" + struct.pack(">I", zlib.crc32(b"IEND"))
 _CHUNK = b"tEXtltgcd\0"
@@ -88,8 +91,24 @@ def _real(path: Path) -> Path:
 
 
 def _kept_folder(path: Path) -> Path | None:
-    """The folder of a run or of features that a path lies in: such a folder has our lock, at its top."""
-    return next((folder for folder in _real(path).parents if (folder / LOCK).is_file()), None)
+    """The folder of a run or of features that a path lies in."""
+    return next((folder for folder in _real(path).parents if _is_kept(folder)), None)
+
+
+def _is_kept(folder: Path) -> bool:
+    """Whether a folder has our lock at its top or, copied without hidden files, what makes it a run or features."""
+    return (folder / LOCK).is_file() or any(_begins_with(folder / name, marks) for name, marks in _MARKS.items())
+
+
+def _begins_with(path: Path, marks: tuple[bytes, ...]) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            start = file.read(4096)
+    except OSError:  # somebody's, whom we may not ask
+        return False
+    return all(mark in start for mark in marks)
 
 
 @contextmanager

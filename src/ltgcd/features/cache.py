@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ltgcd.common.checksums import bytes_are_as_written, checked_object, unchecked_object, write_table
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path, read_json, read_metadata, with_metadata, write_json
+from ltgcd.common.outputs import FEATURES_MARK
 from ltgcd.data.collection import Collection
 from ltgcd.data.parquet import check_table, read_parquet, read_table
 from ltgcd.data.sources import read_manifest
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ltgcd.features.backbones.base import Backbone
 
 FORMAT = 2
-KEY_FILE, INDEX_FILE, SOURCE_FILE, SKIPPED_FILE = "features.json", "index.parquet", "features.npz", "skipped.csv"
+KEY_FILE, INDEX_FILE, SOURCE_FILE, SKIPPED_FILE = FEATURES_MARK, "index.parquet", "features.npz", "skipped.csv"
 ITEMS_FILE = "manifest.parquet"
 
 

@@ -29,6 +29,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from ltgcd.common.outputs import RUN_MARK
+
 METRICS, PROTOTYPES = "metrics.jsonl", "prototypes.safetensors"
 CHECKPOINTS, UPDATES, EMBEDDED, TENSORBOARD = "checkpoint", "updates", "features", "tensorboard"
 SHARED = "shared"
@@ -59,7 +61,7 @@ def files_of(folder: Path) -> RunFiles:
     """The files of the run in a folder."""
     return RunFiles(
         contents=folder / "contents.json",
-        config=folder / "config.toml",
+        config=folder / RUN_MARK,
         labels=folder / "split.parquet",
         estimate=folder / "k_estimate.json",
         metrics=folder / METRICS,
