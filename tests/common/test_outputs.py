@@ -291,3 +291,33 @@ def test_a_users_own_configuration_does_not_make_a_folder_ours(tmp_path: Path) -
     (tmp_path / "config.toml").write_text('title = "my page"\n\n[run]\nfast = true\n')
     (tmp_path / "features.json").write_text('{"format": "wide", "dark mode": true}')
     check_output(tmp_path / "new.parquet", "predictions")
+
+
+def test_no_folder_is_made_inside_of_the_source(image_folder: Path, npz, tmp_path: Path) -> None:
+    """A run in a folder of photos was read with them the next time: as a class of its name."""
+    features, whole = tmp_path / "features", tmp_path / "whole"
+    assert call_cli("embed", npz(), "--out", features).code == 0
+    shutil.copytree(image_folder, whole, ignore=shutil.ignore_patterns("unlabelled", "*.txt"))
+    (tmp_path / "link").symlink_to(image_folder)
+    before = sorted(tmp_path.rglob("*"))
+    for command, source, out in (
+        ("discover", image_folder, image_folder / "run"),
+        ("discover", image_folder, tmp_path / "link" / "new" / "run"),
+        ("discover", tmp_path / "link", image_folder),
+        ("embed", image_folder, image_folder / "cat" / "features"),
+        ("train", features, features / "run"),
+        ("split", whole, whole / "split"),
+    ):
+        assert "the source" in fails(command, source, "--out", out), (command, out)
+    csv = tmp_path / "labels.csv"
+    csv.write_text("id,label\ncat/a.png,cat\n")
+    assert "labels.csv is the source itself" in fails("discover", image_folder, "--labels", csv, "--out", csv)
+    csv.unlink()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_with_the_name_of_a_dataset_is_no_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cifar10").mkdir()
+    sentence = fails("split", "cifar10", "--data", tmp_path / "none", "--out", "cifar10/split")
+    assert "ltgcd datasets get cifar10" in sentence and "the source" not in sentence

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ltgcd.common.errors import InputError
-from ltgcd.common.files import read_metadata
+from conftest import call_cli
+from ltgcd.common.errors import BusyError, InputError
+from ltgcd.common.files import locked, read_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, imbalance_factor
 from ltgcd.data.datasets.base import Pool
 from ltgcd.data.items import Vectors
@@ -188,6 +189,17 @@ def test_a_split_is_a_source_with_its_own_description(npz, tmp_path) -> None:
     assert make_split(str(path), tmp_path / "out", preset="natural", n_old=2, seed=3) == result
     with pytest.raises(InputError, match="holds another split"):
         make_split(str(path), tmp_path / "out", preset="natural", n_old=2, seed=4)
+
+
+def test_two_splits_at_once_keep_out_of_each_others_way(npz, tmp_path: Path) -> None:
+    path, out = str(npz("full.npz", y=np.repeat([0, 1, 2], [20, 12, 8]), y_true=None)), tmp_path / "out"
+    with locked(out, "ltgcd split"), pytest.raises(BusyError, match=r"written to by ltgcd split \(process \d+\)"):
+        make_split(path, out, preset="natural", n_old=2)
+    assert not out.exists()
+    result = make_split(path, out, preset="natural", n_old=2)
+    assert sorted(path.name for path in out.iterdir()) == ["labels.csv", "split.npz", "split.parquet"]
+    # People go on with a split: what they make in its folder is theirs.
+    assert call_cli("embed", result["path"], "--out", out / "features").code == 0
 
 
 @pytest.mark.parametrize("name", ["labels.csv", "split.npz"])

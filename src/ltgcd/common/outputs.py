@@ -12,7 +12,7 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from ltgcd.common.checksums import BROKEN_PARQUET, is_as_written, with_checksum
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import LOCK, atomic_path, read_metadata, sweep_beside, with_metadata
+from ltgcd.common.files import LOCK, atomic_path, is_temporary, read_metadata, sweep_beside, with_metadata
 
 RUN_MARK, FEATURES_MARK = "config.toml", "features.json"  # a folder with one is a run of ours, or features
 # What stands in these files from the start: others may have files of such names, too.
@@ -42,7 +42,7 @@ def check_output(
     Parameters
     ----------
     path : path
-        The file that shall be written.
+        The file that shall be written; without `made_by` it may be a folder.
     made_by : str, optional
         What it will be: "predictions", "plot", "report". One that ltgcd made as the same, and that is as it was
         written, may be replaced; without `made_by` nothing may.
@@ -51,34 +51,59 @@ def check_output(
     belongs_to : path, optional
         The folder of ltgcd's own that the file is a part of; into another one nothing is written.
     """
+    _check_sources(path, sources)
+    owner = _kept_folder(path)
+    if owner is not None and (belongs_to is None or owner != _real(belongs_to)):
+        raise _in_a_run(path, owner)
+    if made_by is None:
+        if os.path.lexists(path):
+            raise InputError(f"{path} is there already, and nothing is overwritten; give another name, or remove it.")
+        return
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; give the name of a file.")
+    if os.path.lexists(path) and not is_sealed(path, made_by):
+        raise InputError(
+            f"{path} is there already, and ltgcd overwrites only what it made itself as {made_by} and nobody has "
+            "changed; give another name, or remove it."
+        )
+
+
+def check_folder(folder: Path, sources: tuple[Path | None, ...] = ()) -> None:
+    """Refuse a folder for many files that is none, or that lies inside of a run or a source; it may be there.
+
+    Whether what is in it may be added to is for who keeps such folders (`check_free`). `sources` as in `check_output`.
+    """
+    _check_sources(folder, sources)
+    owner = _kept_folder(folder)
+    if owner is not None:
+        raise _in_a_run(folder, owner)
+    if folder.is_file():
+        raise InputError(f"{folder} is a file; give a folder with --out.")
+
+
+def check_free(folder: Path, holds: str, is_own: Callable[[Path], bool] = lambda _path: False) -> None:
+    """Refuse a folder in which there is anything but what killed commands left, and what `is_own` says is ours.
+
+    `holds` is what would be there if it were ours: "features".
+    """
+    if folder.is_dir() and not all(
+        path.name == LOCK or is_temporary(path) or is_own(path) for path in folder.iterdir()
+    ):
+        raise InputError(f"{folder} is not empty and holds no {holds}; give a new folder with --out.")
+
+
+def _check_sources(path: Path, sources: tuple[Path | None, ...]) -> None:
     for source in sources:
         if source is None or not os.path.lexists(source):
             continue
         here, there = _real(path), _real(source)
         if here == there:
-            raise InputError(f"{path} is the source itself, which is never overwritten; give another file.")
+            raise InputError(f"{path} is the source itself, which is never overwritten; give another place.")
         if source.is_dir() and here.is_relative_to(there):
             raise InputError(
-                f"{path} lies in the source {source}, which would then be read with it; give a file outside of the "
+                f"{path} lies in the source {source}, which would then be read with it; give a place outside of the "
                 "source."
             )
-    owner = _kept_folder(path)
-    if owner is not None and (belongs_to is None or owner != _real(belongs_to)):
-        raise _in_a_run(path, owner)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; give the name of a file.")
-    if os.path.lexists(path) and not (made_by and is_sealed(path, made_by)):
-        raise InputError(
-            f"{path} is there already, and ltgcd overwrites only what it made itself as {made_by or 'such a file'} and "
-            "nobody has changed; give another name, or remove it."
-        )
-
-
-def check_folder(folder: Path) -> None:
-    """Refuse to make a folder inside of a run; whether what is in it may be added to is for who keeps such folders."""
-    owner = _kept_folder(folder)
-    if owner is not None:
-        raise _in_a_run(folder, owner)
 
 
 def _in_a_run(path: Path, owner: Path) -> InputError:

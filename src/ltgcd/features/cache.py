@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ltgcd.common.checksums import bytes_are_as_written, checked_object, unchecked_object, write_table
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path, read_json, read_metadata, with_metadata, write_json
-from ltgcd.common.outputs import FEATURES_MARK
+from ltgcd.common.outputs import FEATURES_MARK, check_free
 from ltgcd.data.collection import Collection
 from ltgcd.data.parquet import check_table, read_parquet, read_table
 from ltgcd.data.sources import read_manifest
@@ -98,10 +98,7 @@ def check_claim(folder: Path, key: dict[str, Any]) -> None:
                 "give another folder with --out."
             )
         return
-    if folder.is_file():
-        raise InputError(f"{folder} is a file; give a folder with --out.")
-    if folder.is_dir() and any(not p.name.startswith(".") for p in folder.iterdir()):
-        raise InputError(f"{folder} is not empty and holds no features; give a new folder with --out.")
+    check_free(folder, "features", lambda path: path.name.startswith("."))
 
 
 def claim(folder: Path, key: dict[str, Any]) -> None:
