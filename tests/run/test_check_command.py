@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from conftest import call_cli, fails, image_bytes
 from forks import IMPORTED
 from ltgcd.cli import app
+from ltgcd.common.engine.rows import WORK
 from ltgcd.common.errors import InputError
 from ltgcd.data.sources import read_source
 from ltgcd.run.check import check_run
@@ -146,6 +147,15 @@ def test_a_folder_in_the_place_of_a_file_is_refused_before_anything_is_written(r
     assert {**contents(run), ".ltgcd.lock": b""} == {**before, ".ltgcd.lock": b""}
     problems = check_run(Run(run), repair=True)["problems"]
     assert {"map.npz"} == {Path(problem["file"]).name for problem in problems} and (run / "map.npz").is_dir()
+
+
+def test_only_our_part_of_the_folder_that_a_cluster_shared_is_swept(run: Path) -> None:
+    work = run / "shared" / f"{WORK}{'0' * 16}" / "x.npy"
+    work.parent.mkdir(parents=True)
+    work.write_bytes(b"x")
+    (run / "shared" / "thesis.txt").write_text("precious")
+    assert call_cli("report", run).code == 0
+    assert [path.name for path in (run / "shared").iterdir()] == ["thesis.txt"]
 
 
 def test_what_a_kill_left_is_swept(run: Path) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ltgcd.common.checksums import CHECKSUM, write_table
+from ltgcd.common.engine.rows import ours_in
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import checksum_rows, is_temporary, locked, read_metadata
 from ltgcd.common.outputs import check_folder, check_free
@@ -123,7 +124,7 @@ class RunFolder:
             *(self.folder / FITS).glob("[0-9]*"),
         )
         found = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if is_temporary(path)]
-        done = [*self._checkpoints.glob("rehearsal-*"), *(p for p in [self.shared] if p.is_dir())]
+        done = [*self._checkpoints.glob("rehearsal-*"), *ours_in(self.shared)]
         return found + (done if self.finished else [])
 
     def begin(self, config: dict[str, Any], source: Source) -> None:
