@@ -26,11 +26,12 @@ from ltgcd.bench.overviews import errors_by_problem, estimators
 from ltgcd.bench.page import Grid, as_markdown
 from ltgcd.bench.render import render
 from ltgcd.bench.results import append_record, claimed, read_records, turn
-from ltgcd.bench.runner import Bench
+from ltgcd.bench.runner import MADE_AS, Bench
 from ltgcd.bench.tables import Cell, cell_of, cells_of, read_settings, read_tables
 from ltgcd.bench.verdicts import Found, verdict
 from ltgcd.cli import app
 from ltgcd.common.errors import InputError
+from ltgcd.common.outputs import sealed
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.datasets import load_pool
 from ltgcd.graph.matching import confusion, match
@@ -493,7 +494,7 @@ def test_the_page_of_the_repository_is_rendered_from_its_records() -> None:
     bench = Bench.opened(TABLES, ROOT / "benchmarks" / "results", ROOT / "nowhere", None)
     pictures = [f"figures/{path.name}" for path in sorted((ROOT / "benchmarks" / "figures").glob("*.svg"))]
     finished = Finished(bench.tables, bench.settings, current_records(bench.results))
-    assert page.read_text() == as_markdown(render(finished, pictures))
+    assert page.read_bytes() == sealed(as_markdown(render(finished, pictures)).encode(), MADE_AS)
 
 
 @pytest.mark.usefixtures("features")

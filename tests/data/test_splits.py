@@ -227,7 +227,7 @@ def test_a_split_that_was_killed_half_way_can_be_made_again(npz, tmp_path, monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("ltgcd.data.splits.write_source", killed)
+        patch.setattr("ltgcd.data.splits.write_embeddings", killed)
         make_split(str(path), tmp_path / "out")
     (tmp_path / "out" / ".split.npz.123.tmp").write_bytes(b"half")
     assert read_source(make_split(str(path), tmp_path / "out")["path"]).collection.n_old == 1

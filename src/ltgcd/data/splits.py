@@ -27,7 +27,7 @@ from ltgcd.data.items import Vectors
 from ltgcd.data.labels import names_of
 from ltgcd.data.parquet import parquet_file
 from ltgcd.data.sources import read_source
-from ltgcd.data.write_source import labels_table, write_manifest, write_source
+from ltgcd.data.write_source import labels_table, write_embeddings, write_manifest
 
 Preset = Literal["paper-counts", "text-literal", "bacon", "gcd", "natural"]
 LabelSampling = Literal["per-class", "instance"]
@@ -310,21 +310,22 @@ def make_split(name: str, folder: Path, *, data: Path | None = None, **settings:
         n_old, heads = dataset.n_old, dataset.heads.get(config.preset)
     split = draw_split(pool.y, order, n_old, config, heads)
     source, summary = as_source(pool, split, own.name, config)
-    path, labels = folder / "split.parquet", _labels_csv(source.collection)
-    vectors = isinstance(pool.items, Vectors)
+    collection, path = source.collection, folder / "split.parquet"
+    labels, result = _labels_csv(collection), path
     _check_same_split(folder, summary["checksum"])  # before the lock, so that a folder which is refused stays as it is
     with locked(folder, "ltgcd split", leaves_lock=False):
         _check_same_split(folder, summary["checksum"])
         _check_unchanged(folder, labels)
-        if vectors:
+        if isinstance(collection.items, Vectors):
             # The description comes first: if we are killed between the two, the same command may go on.
             write_table(path, labels_table(source, {"split": summary}))
-            write_source(folder / "split.npz", source)
+            result, x = folder / "split.npz", collection.items.x
+            write_embeddings(result, x, collection.ids, collection.y, collection.class_names, source.truth)
         else:
             write_manifest(path, source, {"split": summary})
         with atomic_path(folder / "labels.csv") as temporary:
             temporary.write_bytes(labels)
-    return {**summary, "path": str(folder / "split.npz" if vectors else path)}
+    return {**summary, "path": str(result)}
 
 
 def _labels_csv(collection: Collection) -> bytes:
