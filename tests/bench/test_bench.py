@@ -318,6 +318,17 @@ def test_records_survive_a_kill_in_the_middle_of_a_line(tmp_path: Path) -> None:
     assert {record["figure"] for record in read_records(tmp_path).values()} == {1, 2, 3}
 
 
+def test_a_record_whose_line_has_no_end_is_kept(tmp_path: Path) -> None:
+    """Some editors leave out the last line end; the record was written over without a word."""
+    cells = [Cell("train", "plankton", "natural", seed) for seed in range(2)]
+    append_record(tmp_path, cells[0], {"figure": 1})
+    path = tmp_path / "train.jsonl"
+    path.write_bytes(path.read_bytes().rstrip())
+    assert list(read_records(tmp_path)) == [cells[0].key]
+    append_record(tmp_path, cells[1], {"figure": 2})
+    assert list(read_records(tmp_path)) == [cell.key for cell in cells]
+
+
 def test_a_damaged_line_between_others_is_named(tmp_path: Path) -> None:
     append_record(tmp_path, Cell("train", "plankton", "natural", 0), {})
     path = tmp_path / "train.jsonl"

@@ -55,13 +55,25 @@ def append_record(folder: Path, cell: Cell, figures: dict[str, Any]) -> dict[str
     path.touch()
     with path.open("r+b") as file:
         _lock(file)
-        whole = file.read().rfind(b"\n") + 1
-        file.seek(whole)  # what a kill cut short is written over
-        file.truncate()
-        file.write(json.dumps(record).encode() + b"\n")
+        content = file.read()
+        whole = content.rfind(b"\n") + 1
+        last = content[whole:]
+        if not _is_record(last):
+            file.seek(whole)  # what a kill cut short is written over
+            file.truncate()
+            last = b""
+        file.write((b"\n" if last else b"") + json.dumps(record).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
     return record
+
+
+def _is_record(line: bytes) -> bool:
+    """Whether a line without an end is a record all the same: an editor has left it out."""
+    try:
+        return "key" in json.loads(line)
+    except (ValueError, TypeError):
+        return False
 
 
 @contextmanager
