@@ -20,10 +20,12 @@ from typer.testing import CliRunner
 
 from conftest import call_cli, fails, image_bytes
 from forks import IMPORTED
+from ltgcd import CategoryDiscovery
 from ltgcd.cli import app
 from ltgcd.common.engine.rows import WORK
-from ltgcd.common.errors import InputError
+from ltgcd.common.errors import BusyError, InputError
 from ltgcd.data.sources import read_source
+from ltgcd.review.server.session import Session
 from ltgcd.run.check import check_run
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import Embedding, discover_source
@@ -391,3 +393,35 @@ def test_every_command_that_writes_is_told_who_holds_the_run(run: Path, finished
             done = call_cli(*arguments, "--json")
             assert done.code == 2, arguments
             assert f"is being written to by ltgcd update (process {os.getpid()})" in done.json["error"]
+
+
+def test_who_corrects_is_told_who_holds_the_run(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also an edit of the page, what takes back, and Python; nothing of it is kept. Who only reads is let in."""
+    monkeypatch.setattr("ltgcd.run.reviewed.PATIENCE", 0.1)
+    first, more, out = tmp_path / "first.csv", tmp_path / "more.csv", tmp_path / "out.csv"
+    first.write_text("id,label\nold0,ant\nold1,ant\n")
+    more.write_text("id,label\nold2,wasp\n")
+    assert call_cli("relabel", run, first).code == 0
+    told = f"is being written to by ltgcd update (process {os.getpid()})"
+    refused: tuple[tuple[object, ...], ...] = (
+        ("relabel", run, more),
+        ("relabel", run, "--undo"),
+        ("refine", run),
+        ("refine", run, "--out", tmp_path / "copy"),
+    )
+    for commands in (refused, (("refine", run, "--undo"),)):
+        before = contents(run)
+        with Run(run).lock("ltgcd update"):
+            for arguments in commands:
+                assert told in fails(*arguments), arguments
+            session = Session.open(run)
+            with pytest.raises(BusyError, match="written to by ltgcd update"):
+                session.held.act([{"op": "junk", "rows": [3]}])
+            session.close()
+            with pytest.raises(BusyError, match="written to by ltgcd update"):
+                CategoryDiscovery.load(run).save(run)
+            assert call_cli("export", run, "--format", "csv", "--out", out).code == 0
+        assert {**contents(run), ".ltgcd.lock": b""} == {**before, ".ltgcd.lock": b""}
+        assert not (tmp_path / "copy").exists() and len(out.read_text().splitlines()) == 1 + 264
+        out.unlink()
+        assert call_cli("refine", run).code == 0
