@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import resource
 import shutil
 import stat
 from collections.abc import Callable
@@ -18,9 +20,10 @@ from PIL import Image
 from conftest import call_cli, fails, image_bytes
 from ltgcd.common.checksums import bytes_are_as_written, is_as_written, table_checksum, with_checksum, write_table
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import TEMPORARY, atomic_path, locked, with_metadata
+from ltgcd.common.files import TEMPORARY, atomic_path, locked, with_metadata, write_json
 from ltgcd.common.outputs import check_output, is_sealed, output_path, sealed_table
 from ltgcd.data.npz import write_npz
+from ltgcd.run.files import write_toml
 
 SVG = b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"></svg>\n'
 
@@ -151,6 +154,38 @@ def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="full") as caught, atomic_path(tmp_path / "big.npz"):
         raise OSError(28, "full")
     assert caught.value.filename == str(tmp_path / "big.npz")
+
+
+@pytest.mark.parametrize("name", ["table.parquet", "archive.npz", "text.json", "config.toml"])
+def test_whatever_is_written_to_a_full_disk_names_its_file(name: str, tmp_path: Path) -> None:
+    """Not the temporary one, nor none: Arrow, NumPy and Python each say it in another way."""
+    words = np.random.RandomState(0).randint(0, 2**31, 30_000)
+    writers: dict[str, Callable[[Path], None]] = {
+        "table.parquet": lambda path: write_table(path, pa.table({"n": words})),
+        "archive.npz": lambda path: write_npz(path, {"x": words}),
+        "text.json": lambda path: write_json(path, words.tolist()),
+        "config.toml": lambda path: write_toml(path, {"n": words.tolist()}),
+    }
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65536, limit[1]))  # a write beyond it fails, as on a full disk
+    try:
+        with pytest.raises(OSError, match="large") as caught:
+            writers[name](tmp_path / name)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert caught.value.filename == str(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_command_on_a_full_disk_says_which_file(npz, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    source, out = npz(), tmp_path / "k.png"
+    monkeypatch.setattr(os, "fsync", full)
+    sentence = fails("estimate-k", source, "--plot", out)
+    assert sentence.startswith(f"{out} can't be read or written (No space left on device)"), sentence
+    assert not list(tmp_path.glob("*k.png*"))
 
 
 def test_a_folder_that_was_made_for_nothing_goes_again(tmp_path: Path) -> None:
