@@ -8,6 +8,7 @@ metadata, a PNG in a chunk of its own, a page or an SVG in a comment at its end.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 import struct
@@ -19,13 +20,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ltgcd.common.checksums import BROKEN_PARQUET, is_as_written, with_checksum
+from ltgcd.common.checksums import BROKEN_PARQUET, CHECKED_TEXT, is_as_written, with_checksum
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import LOCK, atomic_path, is_temporary, read_metadata, sweep_beside, with_metadata
 
-RUN_MARK, FEATURES_MARK = "config.toml", "features.json"  # a folder with one is a run of ours, or features
-# What stands in these files from the start: others may have files of such names, too.
-_MARKS = {RUN_MARK: (b"format = ", b"[run]"), FEATURES_MARK: (b'"format": ', b'"trunk": ')}
+FEATURES_MARK = "features.json"  # a folder with it is one of features
+_IN_FEATURES = (b'"format": ', b'"trunk": ')  # what stands in it from the start: others may have a file of that name
 _PNG, _PARQUET = b"\x89PNG\r\n\x1a\n", b"PAR1"
 _PNG_END = struct.pack(">I", 0) + b"IEND" + struct.pack(">I", zlib.crc32(b"IEND"))
 _CHUNK = b"tEXtltgcd\0"
@@ -121,19 +121,22 @@ def _kept_folder(path: Path) -> Path | None:
 
 
 def _is_kept(folder: Path) -> bool:
-    """Whether a folder has our lock at its top or, copied without hidden files, what makes it a run or features."""
-    return (folder / LOCK).is_file() or any(_begins_with(folder / name, marks) for name, marks in _MARKS.items())
+    """Whether a folder has our lock at its top or, copied without hidden files, features or settings of ours."""
+    if (folder / LOCK).is_file():
+        return True
+    start = _start_of(folder / FEATURES_MARK)
+    return all(mark in start for mark in _IN_FEATURES) or any(
+        _start_of(path).startswith(CHECKED_TEXT.encode()) for path in folder.glob("*.toml")
+    )
 
 
-def _begins_with(path: Path, marks: tuple[bytes, ...]) -> bool:
-    if not path.is_file():
-        return False
+def _start_of(path: Path) -> bytes:
+    """The first bytes of a file; none of one that is not there, or that is somebody's whom we may not ask."""
     try:
-        with path.open("rb") as file:
-            start = file.read(4096)
-    except OSError:  # somebody's, whom we may not ask
-        return False
-    return all(mark in start for mark in marks)
+        with path.open("rb") if path.is_file() else io.BytesIO() as file:
+            return file.read(4096)
+    except OSError:
+        return b""
 
 
 @contextmanager

@@ -29,8 +29,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from ltgcd.common.outputs import RUN_MARK
-
 METRICS, PROTOTYPES = "metrics.jsonl", "prototypes.safetensors"
 CHECKPOINTS, UPDATES, EMBEDDED, TENSORBOARD = "checkpoint", "updates", "features", "tensorboard"
 SHARED = "shared"
@@ -61,7 +59,7 @@ def files_of(folder: Path) -> RunFiles:
     """The files of the run in a folder."""
     return RunFiles(
         contents=folder / "contents.json",
-        config=folder / RUN_MARK,
+        config=folder / "config.toml",
         labels=folder / "split.parquet",
         estimate=folder / "k_estimate.json",
         metrics=folder / METRICS,
