@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pandas
@@ -143,6 +144,23 @@ def test_a_page_from_python(digits, fitted, tmp_path):
     assert "Digits" in page and "digit number 3" in page and "number 3 <b>" not in page
     with pytest.raises(InputError, match="one for each"):
         fitted.report(tmp_path / "page.html", items=texts[1:])
+
+
+def test_what_is_not_unicode_is_one_sentence_and_leaves_no_folder(digits, fitted, tmp_path):
+    """Ids of files whose names are no UTF-8 were a raw UnicodeEncodeError, and so were such labels and texts."""
+    x, y, _ = digits
+    bad = ["caf\udce9", *(f"d{i}" for i in range(1, len(x)))]
+    for told, call in (
+        ("an id", lambda: fitted.save(tmp_path / "model", ids=bad)),
+        ("an id", lambda: fitted.report(tmp_path / "page.html", ids=bad)),
+        ("an id", lambda: fitted.assignments(ids=bad)),
+        ("a text", lambda: fitted.report(tmp_path / "page.html", items=bad)),
+        ("a file name", lambda: fitted.report(tmp_path / "page.html", items=[Path(name) for name in bad])),
+        ("a label", lambda: CategoryDiscovery().fit(x, np.where(np.asarray(y) == 0, "caf\udce9", "dog"))),
+    ):
+        with pytest.raises(InputError, match=rf"has {told} that is not UTF-8 \('.*caf\\udce9'\); correct it"):
+            call()
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_is_saved_is_a_run_and_knows_everything(digits, fitted, tmp_path):

@@ -26,7 +26,7 @@ from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.items import Items, Vectors
 from ltgcd.data.python_labels import as_array, encode_labels_of_any_kind, with_novel_labels
 from ltgcd.discovery.discover import discover
-from ltgcd.discovery.fitted_collection import FittedCollection, add_items, cached_views, check_one_each
+from ltgcd.discovery.fitted_collection import FittedCollection, add_items, cached_views
 from ltgcd.discovery.memory import processes_that_fit
 from ltgcd.discovery.task import DiscoveryConfig, Hooks, Task, configure
 from ltgcd.features.backbones import backbone_of
@@ -344,7 +344,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         n = len(self.labels_)
         ids = self._held.ids if ids is None else ids
         if ids is not None:
-            check_one_each(ids, n)
+            self._held.ids_or(ids)  # refuses those that no file could hold
         columns = {
             "id": list(range(n)) if ids is None else list(ids),
             "label": self.labels_,

@@ -25,12 +25,13 @@ from ltgcd.bench.found import Finished
 from ltgcd.bench.overviews import errors_by_problem, estimators
 from ltgcd.bench.page import Grid, as_markdown
 from ltgcd.bench.render import render
-from ltgcd.bench.results import append_record, read_records
-from ltgcd.bench.runner import Bench
+from ltgcd.bench.results import append_record, claimed, read_records, turn
+from ltgcd.bench.runner import MADE_AS, Bench
 from ltgcd.bench.tables import Cell, cell_of, cells_of, read_settings, read_tables
 from ltgcd.bench.verdicts import Found, verdict
 from ltgcd.cli import app
 from ltgcd.common.errors import InputError
+from ltgcd.common.outputs import sealed
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.datasets import load_pool
 from ltgcd.graph.matching import confusion, match
@@ -331,6 +332,17 @@ def test_records_survive_a_kill_in_the_middle_of_a_line(tmp_path: Path) -> None:
     assert {record["figure"] for record in read_records(tmp_path).values()} == {1, 2, 3}
 
 
+def test_a_record_whose_line_has_no_end_is_kept(tmp_path: Path) -> None:
+    """Some editors leave out the last line end; the record was written over without a word."""
+    cells = [Cell("train", "plankton", "natural", seed) for seed in range(2)]
+    append_record(tmp_path, cells[0], {"figure": 1})
+    path = tmp_path / "train.jsonl"
+    path.write_bytes(path.read_bytes().rstrip())
+    assert list(read_records(tmp_path)) == [cells[0].key]
+    append_record(tmp_path, cells[1], {"figure": 2})
+    assert list(read_records(tmp_path)) == [cell.key for cell in cells]
+
+
 def test_a_damaged_line_between_others_is_named(tmp_path: Path) -> None:
     append_record(tmp_path, Cell("train", "plankton", "natural", 0), {})
     path = tmp_path / "train.jsonl"
@@ -391,6 +403,16 @@ def test_two_benches_divide_the_cells(tables: Path, data: Path, tmp_path: Path) 
         other.kill()
     assert bench.run(bench.planned("tiny", [], 1))["ran"] == 1
     assert set(read_records(bench.results)) == set(keys)
+
+
+def test_a_claim_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "claims" / "key").symlink_to(tmp_path / "thesis.tex")
+    for held in (claimed(tmp_path, "key"), turn(tmp_path, "key")):
+        with pytest.raises(InputError, match="move it away"), held:
+            pass
+    assert (tmp_path / "thesis.tex").read_text() == "precious"
 
 
 @pytest.mark.usefixtures("features")
@@ -497,7 +519,7 @@ def test_the_page_of_the_repository_is_rendered_from_its_records() -> None:
     bench = Bench.opened(TABLES, ROOT / "benchmarks" / "results", ROOT / "nowhere", None)
     pictures = [f"figures/{path.name}" for path in sorted((ROOT / "benchmarks" / "figures").glob("*.svg"))]
     finished = Finished(bench.tables, bench.settings, current_records(bench.results))
-    assert page.read_text() == as_markdown(render(finished, pictures))
+    assert page.read_bytes() == sealed(as_markdown(render(finished, pictures)).encode(), MADE_AS)
 
 
 @pytest.mark.usefixtures("features")

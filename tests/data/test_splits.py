@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from ltgcd.common.errors import InputError
-from ltgcd.common.files import read_metadata
+from conftest import call_cli
+from ltgcd.common.errors import BusyError, InputError
+from ltgcd.common.files import locked, read_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, imbalance_factor
 from ltgcd.data.datasets.base import Pool
 from ltgcd.data.items import Vectors
@@ -259,6 +260,17 @@ def test_the_named_datasets_are_drawn_from_in_the_order_of_their_files() -> None
     assert set(one.rows[one.labelled]) != set(shuffled[other.rows[other.labelled]])
 
 
+def test_two_splits_at_once_keep_out_of_each_others_way(npz, tmp_path: Path) -> None:
+    path, out = str(npz("full.npz", y=np.repeat([0, 1, 2], [20, 12, 8]), y_true=None)), tmp_path / "out"
+    with locked(out, "ltgcd split"), pytest.raises(BusyError, match=r"written to by ltgcd split \(process \d+\)"):
+        make_split(path, out, preset="natural", n_old=2)
+    assert not out.exists()
+    result = make_split(path, out, preset="natural", n_old=2)
+    assert sorted(path.name for path in out.iterdir()) == ["labels.csv", "split.npz", "split.parquet"]
+    # People go on with a split: what they make in its folder is theirs.
+    assert call_cli("embed", result["path"], "--out", out / "features").code == 0
+
+
 @pytest.mark.parametrize("name", ["labels.csv", "split.npz"])
 def test_a_split_again_leaves_what_somebody_has_changed(npz, tmp_path, name: str) -> None:
     path = npz("full.npz", y=np.repeat([0, 1, 2], [20, 12, 8]), y_true=None)
@@ -284,7 +296,7 @@ def test_a_split_that_was_killed_half_way_can_be_made_again(npz, tmp_path, monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("ltgcd.data.splits.write_source", killed)
+        patch.setattr("ltgcd.data.splits.write_embeddings", killed)
         make_split(str(path), tmp_path / "out")
     (tmp_path / "out" / ".split.npz.123.tmp").write_bytes(b"half")
     assert read_source(make_split(str(path), tmp_path / "out")["path"]).collection.n_old == 1

@@ -20,10 +20,12 @@ from typer.testing import CliRunner
 
 from conftest import call_cli, fails, image_bytes
 from forks import IMPORTED
+from ltgcd import CategoryDiscovery
 from ltgcd.cli import app
-from ltgcd.common.errors import InputError
+from ltgcd.common.engine.rows import WORK
+from ltgcd.common.errors import BusyError, InputError
 from ltgcd.data.sources import read_source
-from ltgcd.estimator import CategoryDiscovery
+from ltgcd.review.server.session import Session
 from ltgcd.run.check import check_run
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import Embedding, discover_source
@@ -175,6 +177,15 @@ def test_a_folder_in_the_place_of_a_file_is_refused_before_anything_is_written(r
     assert {**contents(run), ".ltgcd.lock": b""} == {**before, ".ltgcd.lock": b""}
     problems = check_run(Run(run), repair=True)["problems"]
     assert {"map.npz"} == {Path(problem["file"]).name for problem in problems} and (run / "map.npz").is_dir()
+
+
+def test_only_our_part_of_the_folder_that_a_cluster_shared_is_swept(run: Path) -> None:
+    work = run / "shared" / f"{WORK}{'0' * 16}" / "x.npy"
+    work.parent.mkdir(parents=True)
+    work.write_bytes(b"x")
+    (run / "shared" / "thesis.txt").write_text("precious")
+    assert call_cli("report", run).code == 0
+    assert [path.name for path in (run / "shared").iterdir()] == ["thesis.txt"]
 
 
 def test_what_a_kill_left_is_swept(run: Path) -> None:
@@ -377,6 +388,41 @@ def _update_until(number: int, folder: Path, new: Path) -> None:
     update_run(Run(folder), read_source(new))
 
 
+def test_an_edit_waits_for_who_is_writing_and_for_nothing_else(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two were told apart by words of the sentence, which a run may have in its name."""
+    odd = run.rename(tmp_path / "being written")
+    (odd / "map.npz").unlink()
+    (odd / "map.npz").mkdir()
+    (tmp_path / "edits.csv").write_text("category,name\nnovel-001,bee\n")
+    waits: list[float] = []
+    monkeypatch.setattr("ltgcd.run.reviewed.time.sleep", waits.append)
+    assert "map.npz is a folder" in fails("relabel", odd, tmp_path / "edits.csv")
+    assert not waits
+    (odd / "map.npz").rmdir()
+    monkeypatch.setattr("ltgcd.run.reviewed.PATIENCE", 0.2)
+    with Run(odd).lock("ltgcd update"):
+        assert "being written to by ltgcd update" in fails("relabel", odd, tmp_path / "edits.csv")
+    assert waits
+
+
+def test_a_lock_that_is_a_link_is_refused_by_every_command(run: Path, finished: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "thesis.tex"
+    victim.write_text("precious")
+    (run / ".ltgcd.lock").unlink()
+    (run / ".ltgcd.lock").symlink_to(victim)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / ".ltgcd.lock").symlink_to(victim)
+    old = finished.parent / "old.npz"
+    for arguments in (
+        ("check", run), ("report", run), ("update", run, old), ("discover", old, "--out", tmp_path / "new"),
+        ("train", old, "--out", tmp_path / "new"), ("embed", old, "--out", tmp_path / "new"),
+    ):  # fmt: skip
+        assert ".ltgcd.lock is not what ltgcd keeps under that name" in fails(*arguments), arguments
+        assert victim.read_text() == "precious", arguments
+
+
 def test_every_command_that_writes_is_told_who_holds_the_run(run: Path, finished: Path) -> None:
     old = finished.parent / "old.npz"
     with Run(run).lock("ltgcd update"):
@@ -387,3 +433,35 @@ def test_every_command_that_writes_is_told_who_holds_the_run(run: Path, finished
             done = call_cli(*arguments, "--json")
             assert done.code == 2, arguments
             assert f"is being written to by ltgcd update (process {os.getpid()})" in done.json["error"]
+
+
+def test_who_corrects_is_told_who_holds_the_run(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also an edit of the page, what takes back, and Python; nothing of it is kept. Who only reads is let in."""
+    monkeypatch.setattr("ltgcd.run.reviewed.PATIENCE", 0.1)
+    first, more, out = tmp_path / "first.csv", tmp_path / "more.csv", tmp_path / "out.csv"
+    first.write_text("id,label\nold0,ant\nold1,ant\n")
+    more.write_text("id,label\nold2,wasp\n")
+    assert call_cli("relabel", run, first).code == 0
+    told = f"is being written to by ltgcd update (process {os.getpid()})"
+    refused: tuple[tuple[object, ...], ...] = (
+        ("relabel", run, more),
+        ("relabel", run, "--undo"),
+        ("refine", run),
+        ("refine", run, "--out", tmp_path / "copy"),
+    )
+    for commands in (refused, (("refine", run, "--undo"),)):
+        before = contents(run)
+        with Run(run).lock("ltgcd update"):
+            for arguments in commands:
+                assert told in fails(*arguments), arguments
+            session = Session.open(run)
+            with pytest.raises(BusyError, match="written to by ltgcd update"):
+                session.held.act([{"op": "junk", "rows": [3]}])
+            session.close()
+            with pytest.raises(BusyError, match="written to by ltgcd update"):
+                CategoryDiscovery.load(run).save(run)
+            assert call_cli("export", run, "--format", "csv", "--out", out).code == 0
+        assert {**contents(run), ".ltgcd.lock": b""} == {**before, ".ltgcd.lock": b""}
+        assert not (tmp_path / "copy").exists() and len(out.read_text().splitlines()) == 1 + 264
+        out.unlink()
+        assert call_cli("refine", run).code == 0

@@ -15,7 +15,7 @@ from ltgcd.bench.render import render
 from ltgcd.bench.results import append_record, claimed
 from ltgcd.bench.tables import Cell, Setting, Table, cells_of, read_settings, read_tables
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import atomic_path
+from ltgcd.common.outputs import check_output, output_path
 from ltgcd.common.processes import rank_and_size
 from ltgcd.data.datasets import data_root, get_dataset, locate
 from ltgcd.run.train import Notify, silent
@@ -23,6 +23,7 @@ from ltgcd.run.train import Notify, silent
 PAGE = "RESULTS.md"
 WEB_PAGE = "RESULTS.html"
 FIGURES = "figures"
+MADE_AS = "results"  # what a page is sealed as
 
 
 @dataclass
@@ -107,6 +108,7 @@ class Bench:
                 "torchrun shares one training, but a bench runs many cells: start 'ltgcd bench' once for each process "
                 "or GPU instead, with the same --work folder; they divide the cells."
             )
+        self.check_page()  # which is written at the end
         ran, todo = 0, [cell for cell in plan["cells"] if cell["state"] == "todo"]
         for number, line in enumerate(todo, 1):
             cell = Cell(**line["cell"])
@@ -125,17 +127,24 @@ class Bench:
 
     def write_page(self) -> Path:
         """Write ``RESULTS.md`` beside the folder of the results, from what is finished."""
-        path = self.results.parent / PAGE
-        with atomic_path(path) as temporary:
-            temporary.write_bytes(as_markdown(self._blocks(self._pictures())).encode())
-        return path
+        return self._written(PAGE, as_markdown(self._blocks(self._pictures())))
 
     def write_html(self) -> Path:
         """Write ``RESULTS.html`` beside it: the same as one page that needs nothing but itself."""
-        path, pictures = self.results.parent / WEB_PAGE, self._pictures()
+        pictures = self._pictures()
         drawn = {name: (self.results.parent / name).read_bytes() for name in pictures}
-        with atomic_path(path) as temporary:
-            temporary.write_bytes(as_html(self._blocks(pictures), drawn).encode())
+        return self._written(WEB_PAGE, as_html(self._blocks(pictures), drawn))
+
+    def check_page(self, name: str = PAGE) -> Path:
+        """Where a page goes; refused if there is one that ltgcd did not write, or that somebody has changed."""
+        path = self.results.parent / name
+        check_output(path, MADE_AS)
+        return path
+
+    def _written(self, name: str, text: str) -> Path:
+        path = self.check_page(name)
+        with output_path(path, MADE_AS) as temporary:
+            temporary.write_bytes(text.encode())
         return path
 
     def _pictures(self) -> list[str]:

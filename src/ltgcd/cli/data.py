@@ -159,7 +159,7 @@ def embed(
         from ltgcd.features.backbones import check_backbone, default_backbone, load_backbone
         from ltgcd.features.embed import embed as run
 
-        check_folder(out)
+        check_folder(out, (source, labels))
         columns = Columns(text_column, label_column, id_column)
         read = read_source(source, labels, columns=columns, notify=status)
         items = read.collection.items

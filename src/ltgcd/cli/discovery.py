@@ -86,8 +86,10 @@ def discover(
     """
 
     def work() -> dict[str, Any]:
+        from ltgcd.common.outputs import check_folder
         from ltgcd.data.sources import Columns, read_source
 
+        check_folder(out, (source, labels))
         read = read_source(source, labels, columns=Columns(text_column, label_column, id_column), notify=status)
         held = read.collection
         held.require_partial_labels(source)

@@ -171,6 +171,7 @@ def train(
 
     def work() -> dict[str, Any]:
         from ltgcd.common.errors import InputError
+        from ltgcd.common.outputs import check_folder
         from ltgcd.data.sources import read_source
         from ltgcd.discovery.task import configure
         from ltgcd.features.backbones import trust_backbone
@@ -185,6 +186,7 @@ def train(
             if not equals:
                 raise InputError(f"--set takes NAME=VALUE, not '{setting}'.")
             changes[name.strip()] = value.strip()
+        check_folder(out, (source, labels))
         trust_backbone(backbone)
         read, store = read_source(source, labels, notify=status), opened(source)
         read.collection.require_partial_labels(source)

@@ -12,6 +12,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import UNLABELLED
+from ltgcd.data.labels import text_array
 
 EXACT = 2**53  # beyond it a float stands for several whole numbers
 
@@ -46,6 +47,7 @@ def encode_labels_of_any_kind(
     ):
         raise InputError("y holds empty strings; use None for unlabelled items, or say unlabelled=''.")
     classes = _ascending({value for value, gone in zip(objects, missing, strict=True) if not gone})
+    text_array((value for value in classes if isinstance(value, str)), "a label", "y")  # as every file holds them
     number = {value: code for code, value in enumerate(classes)}
     codes = [UNLABELLED if gone else number[value] for value, gone in zip(objects, missing, strict=True)]
     return np.array(codes, dtype=np.int64), classes

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
+from ltgcd.common.outputs import FEATURES_MARK
 from ltgcd.data.collection import Collection, Source, Truth, check_unique, without_empty_classes
 from ltgcd.data.content_ids import content_ids
 from ltgcd.data.image_folder import find_images
@@ -136,7 +137,7 @@ def empty_classes_note(names: list[str], owner: Path | str) -> str:
 
 def _read_directory(folder: Path, notify: Notify) -> Source:
     """What one of our own commands wrote there, else the images in it."""
-    if is_regular(folder / "features.json"):
+    if is_regular(folder / FEATURES_MARK):
         if not is_regular(folder / "features.npz"):
             raise InputError(
                 f"{folder} is not finished; run the same 'ltgcd embed' again, it goes on where it stopped."

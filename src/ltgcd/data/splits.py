@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from ltgcd.common.checksums import bytes_are_as_written, write_table
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import atomic_path, checksum_rows, read_metadata
-from ltgcd.common.outputs import check_folder
+from ltgcd.common.files import atomic_path, checksum_rows, locked, read_metadata
+from ltgcd.common.outputs import check_folder, check_free
 from ltgcd.data.collection import UNLABELLED, Collection, Source, Truth, imbalance_factor
 from ltgcd.data.content_ids import content_digests
 from ltgcd.data.datasets import get_dataset, is_dataset, load_pool
@@ -32,7 +32,7 @@ from ltgcd.data.items import Vectors
 from ltgcd.data.labels import names_of
 from ltgcd.data.parquet import parquet_file
 from ltgcd.data.sources import read_source
-from ltgcd.data.write_source import labels_table, write_manifest, write_source
+from ltgcd.data.write_source import labels_table, write_embeddings, write_manifest
 
 Preset = Literal["paper-counts", "text-literal", "bacon", "gcd", "natural"]
 LabelSampling = Literal["per-class", "instance"]
@@ -298,11 +298,12 @@ def make_split(name: str, folder: Path, *, data: Path | None = None, **settings:
     dict
         The summary of `as_source`, and `path`: the source to go on with.
     """
-    check_folder(folder)
     known = {key: value for key, value in settings.items() if value is not None}
     own = Path(name)
     # A folder of a dataset's name is most likely that dataset; "./name" says that it is not.
-    if own.suffix or (own.is_dir() and not is_dataset(name)):
+    is_own = bool(own.suffix) or (own.is_dir() and not is_dataset(name))
+    check_folder(folder, (own,) if is_own else ())
+    if is_own:
         pool, order, n_old, rows = _own_pool(own, known.get("seed", 0))
         config = _config({"preset": "natural", **known})
         split = draw_split(pool.y[rows], order, n_old, config)
@@ -315,20 +316,22 @@ def make_split(name: str, folder: Path, *, data: Path | None = None, **settings:
         pool, order = load_pool(name, data), class_order(dataset, config.seed)
         split = draw_split(pool.y, order, dataset.n_old, config, dataset.heads.get(config.preset))
     source, summary = as_source(pool, split, own.name, config)
-    path = folder / "split.parquet"
-    _check_same_split(folder, summary["checksum"])
-    labels = _labels_csv(source.collection)
-    _check_unchanged(folder, labels)
-    vectors = isinstance(pool.items, Vectors)
-    if vectors:
-        # The description comes first: if we are killed between the two, the same command may go on.
-        write_table(path, labels_table(source, {"split": summary}))
-        write_source(folder / "split.npz", source)
-    else:
-        write_manifest(path, source, {"split": summary})
-    with atomic_path(folder / "labels.csv") as temporary:
-        temporary.write_bytes(labels)
-    return {**summary, "path": str(folder / "split.npz" if vectors else path)}
+    collection, path = source.collection, folder / "split.parquet"
+    labels, result = _labels_csv(collection), path
+    _check_same_split(folder, summary["checksum"])  # before the lock, so that a folder which is refused stays as it is
+    with locked(folder, "ltgcd split", leaves_lock=False):
+        _check_same_split(folder, summary["checksum"])
+        _check_unchanged(folder, labels)
+        if isinstance(collection.items, Vectors):
+            # The description comes first: if we are killed between the two, the same command may go on.
+            write_table(path, labels_table(source, {"split": summary}))
+            result, x = folder / "split.npz", collection.items.x
+            write_embeddings(result, x, collection.ids, collection.y, collection.class_names, source.truth)
+        else:
+            write_manifest(path, source, {"split": summary})
+        with atomic_path(folder / "labels.csv") as temporary:
+            temporary.write_bytes(labels)
+    return {**summary, "path": str(result)}
 
 
 def _labels_csv(collection: Collection) -> bytes:
@@ -381,13 +384,10 @@ def _by_content(collection: Collection, y: NDArray[np.int64], names: tuple[str, 
 
 def _check_same_split(folder: Path, checksum: str) -> None:
     """Refuse to overwrite another split; the same one may be written again."""
-    if folder.is_file():
-        raise InputError(f"{folder} is a file; give a folder with --out.")
     path = folder / "split.parquet"
-    if path.is_file():  # a run has a table of this name too, but no split is noted in it
-        found = read_metadata(parquet_file(path).schema_arrow).get("split", {}).get("checksum")
-        if found == checksum:
-            return
-    elif not folder.exists() or (folder.is_dir() and all(p.name.endswith(".tmp") for p in folder.iterdir())):
+    if not path.is_file():
+        check_free(folder, "split")
         return
-    raise InputError(f"{folder} holds another split or run; give a new folder with --out, or remove this one.")
+    # A run has a table of this name too, but no split is noted in it.
+    if read_metadata(parquet_file(path).schema_arrow).get("split", {}).get("checksum") != checksum:
+        raise InputError(f"{folder} holds another split or run; give a new folder with --out, or remove this one.")

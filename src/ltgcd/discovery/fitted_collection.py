@@ -15,6 +15,7 @@ from ltgcd.class_number.estimate import KEstimate
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import UNLABELLED, Collection
 from ltgcd.data.items import ImageFiles, Items, Texts, Vectors
+from ltgcd.data.labels import text_array
 from ltgcd.data.python_labels import with_novel_labels
 from ltgcd.discovery.assignments import core
 from ltgcd.discovery.classes import numbered, table_of
@@ -24,6 +25,8 @@ from ltgcd.discovery.rehearsal import Calibrations
 from ltgcd.features.cache import FeatureStore, differing_features
 from ltgcd.features.views import CachedViews, VectorViews, Views
 from ltgcd.training.model import FittedModel
+
+OWNER = "The collection"  # in sentences about what a person has given for its items
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,9 @@ class FittedCollection:
         ids = self.ids if ids is None else ids
         if ids is None:
             return pa.array(np.arange(len(self.x))).cast(pa.string())
-        check_one_each(ids, len(self.x))
-        return pa.array([str(one) for one in ids], pa.string())
+        if len(ids) != len(self.x):
+            raise InputError(f"There are {len(ids)} ids for {len(self.x)} items; give one for each.")
+        return text_array((str(one) for one in ids), "an id", OWNER)
 
     def table(self, ids: Sequence[str] | None = None) -> pa.Table:
         """The assignments, as a run keeps them."""
@@ -217,12 +221,6 @@ def _as_source(source: NDArray[np.int64], classes: NDArray[np.int64], given: NDA
     return found
 
 
-def check_one_each(ids: Sequence[Any], n: int) -> None:
-    """Refuse ids that are more or fewer than the items."""
-    if len(ids) != n:
-        raise InputError(f"There are {len(ids)} ids for {n} items; give one for each.")
-
-
 def _shown(items: Items | Sequence[Any] | None, x: NDArray[np.float32]) -> Items:
     """What the page shows: texts (str), image files (Path), or nothing but the vectors."""
     if items is None:
@@ -232,7 +230,7 @@ def _shown(items: Items | Sequence[Any] | None, x: NDArray[np.float32]) -> Items
     if len(items) != len(x):
         raise InputError(f"There are {len(items)} items for {len(x)} vectors; give one for each.")
     if all(isinstance(one, str) for one in items):
-        return Texts(pa.array(list(items), pa.large_string()))
+        return Texts(text_array(items, "a text", OWNER).cast(pa.large_string()))
     if all(isinstance(one, Path) for one in items):
-        return ImageFiles(Path(), pa.array([str(one.resolve()) for one in items], pa.string()))
+        return ImageFiles(Path(), text_array((str(one.resolve()) for one in items), "a file name", OWNER))
     raise InputError("items are texts (str) or image files (pathlib.Path), one for each vector.")

@@ -53,7 +53,6 @@ def export_run(
     """
     sweep_exports(out)  # also where this one is refused because the one that was killed had all but finished
     check_export(form, out, statuses, source)
-    check_output(out, None, (source,))
     table = run.assignments()
     items = read_source(source, notify=notify).collection if source is not None else run.items()
     if source is None and items is not None:

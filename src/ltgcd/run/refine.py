@@ -7,7 +7,6 @@ brought back.
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Callable
@@ -200,8 +199,6 @@ def refined_copy(
 
     `show` is given the proposal before it is kept; for the rest see `refine_run`.
     """
-    if os.path.lexists(out):
-        raise InputError(f"{out} is there already, and nothing is overwritten; give another --out, or remove it.")
     check_output(out, None, (source,))
     with private_folder(out) as folder:
         copy = _copied(run, folder / run.folder.resolve().name)

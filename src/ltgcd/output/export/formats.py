@@ -8,7 +8,6 @@ predictions. Nothing that exists is ever overwritten, and what is cut short leav
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +19,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.outputs import check_output
 from ltgcd.common.spreadsheet import guarded
 from ltgcd.data.collection import Collection, positions
 from ltgcd.data.images import image_size
@@ -54,12 +54,7 @@ def check_export(form: str, out: Path, statuses: tuple[str, ...] = STATUSES, sou
     if wrong := set(statuses) - set(STATUSES):
         raise InputError(f"There is no status '{min(wrong)}'; choose known, novel, unsure or junk.")
     for path in [out, _beside(out, INTERFACE)] if form == "label-studio" else [out]:
-        if os.path.lexists(path):
-            raise InputError(f"{path} is there already, and nothing is overwritten; give another --out, or remove it.")
-    if source is not None and source.is_dir() and out.resolve().is_relative_to(source.resolve()):
-        raise InputError(
-            f"{out} lies in the source {source}, which would then be read with it; give an --out outside of the source."
-        )
+        check_output(path, None, (source,))
 
 
 def export_items(
