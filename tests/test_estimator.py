@@ -428,6 +428,23 @@ def test_saving_again_does_not_undo_an_update(digits, tmp_path):
     assert len(Run(folder).assignments()) == len(x) + 20
 
 
+def test_saving_again_does_not_undo_a_review(digits, tmp_path):
+    x, y, _ = digits
+    model = CategoryDiscovery(n_classes=10, epochs=1, rehearsals=0).fit(x, y)
+    folder = model.save(tmp_path / "m")
+    assert model.save(folder) == folder, "nobody said anything yet"
+    rows = np.flatnonzero(model.status_ == "novel")[:8]
+    (tmp_path / "wasps.csv").write_text("id,label\n" + "".join(f"{row},wasp\n" for row in rows))
+    assert call_cli("relabel", folder, tmp_path / "wasps.csv").code == 0
+    for then in (None, "refine"):
+        assert then is None or call_cli(then, folder).code == 0
+        before = Run(folder).assignments()
+        assert before.column("name").to_pylist().count("wasp") >= 8
+        with pytest.raises(InputError, match="reviewed"):
+            model.save(folder)
+        assert Run(folder).assignments().equals(before)
+
+
 def test_refine_in_python(digits):
     x, y, _ = digits
     ids = [f"d{i}" for i in range(len(x))]

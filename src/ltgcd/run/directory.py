@@ -24,6 +24,7 @@ from ltgcd.data.items import Kind
 from ltgcd.data.npz import read_npz, write_npz
 from ltgcd.data.parquet import read_table
 from ltgcd.features.cache import is_feature_folder, sealed_in
+from ltgcd.review.log import EventLog
 from ltgcd.run.fitted import FittedRun
 from ltgcd.run.items import (
     Features,
@@ -91,6 +92,14 @@ class Run(FittedRun):
             raise InputError(
                 f"{self} has been updated {self.updates} times since it was finished; add to it with 'ltgcd update', "
                 "draw its page with 'ltgcd report', or start again in a new folder with --out."
+            )
+
+    def check_not_reviewed(self) -> None:
+        """Refuse to write labels again about which people have said something, which would not be in them."""
+        if self.states() or EventLog(self.files.review).version():
+            raise InputError(
+                f"{self} has been reviewed since it was written, and written again it would lose what people said; "
+                "save to a new folder, or load it (CategoryDiscovery.load) and go on from there."
             )
 
     # ------------------------------------------------------------ what is kept of the items

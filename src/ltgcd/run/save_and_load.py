@@ -70,6 +70,7 @@ def save_fitted(
     run.check_free()
     with run.lock("CategoryDiscovery.save"):
         run.check_not_updated()  # what a command has added since is not put back
+        run.check_not_reviewed()
         run.begin(decisive, Source(collection, None))
         tensors, description = held.fitted.state()
         note: dict[str, Any] = {"class_names": held.names()[: held.n_old], "dim": int(held.x.shape[1])}
