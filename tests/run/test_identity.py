@@ -15,8 +15,11 @@ from typer.testing import CliRunner
 from conftest import image_bytes
 from ltgcd.cli import app
 from ltgcd.data.sources import read_source
+from ltgcd.features.backbones import load_backbone
+from ltgcd.features.cache import open_features
+from ltgcd.features.embed import embed
 from ltgcd.run.directory import Run
-from ltgcd.run.discover import Embedding, discover_source
+from ltgcd.run.discover import QUALITIES, QUALITY, Embedding, discover_source
 from ltgcd.run.identity import compare_items, numbered_id
 from ltgcd.run.update import update_run
 
@@ -143,11 +146,74 @@ def test_labels_of_items_that_are_there_are_kept(run: Path, finished: Path, tmp_
     assert len(Run(run).later_labels()) == 2 and len(Run(run).labels().ids) == 125
 
 
-def test_photos_under_old_names_are_added(tmp_path: Path) -> None:
-    for i in range(24):
-        path = tmp_path / "photos" / ("red", "blue", "unlabelled")[i % 3] / f"{i:02d}.png"
+def photos(folder: Path, first: int, n: int = 24) -> Path:
+    for i in range(n):
+        path = folder / ("red", "blue", "unlabelled")[i % 3] / f"{i:02d}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(image_bytes(i, (24, 24)))
+        path.write_bytes(image_bytes(first + i, (24, 24)))
+    return folder
+
+
+def embedded(source: Path, out: Path) -> Path:
+    embed(read_source(source), load_backbone(QUALITIES[QUALITY][0], image_size=64), out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def of_photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Features of 24 photos, those of 24 others under the same names, and runs made from photos and from features."""
+    folder = tmp_path_factory.mktemp("of_photos")
+    for name, first in (("october", 0), ("november", 500)):
+        embedded(photos(folder / name, first), folder / f"{name}-features")
+    source = read_source(folder / "october")
+    discover_source(source, folder / "run", k=3, embedding=Embedding(image_size=64))
+    store = open_features(folder / "october-features")
+    discover_source(read_source(store.folder), folder / "run-of-features", k=3, store=store)
+    # Where nothing tells where the photos are, all that a run knows of them are their features.
+    manifest = (store.folder / "manifest.parquet").rename(folder / "manifest.parquet")
+    discover_source(read_source(store.folder), folder / "run-of-vectors", k=3, store=store)
+    manifest.rename(store.folder / "manifest.parquet")
+    assert [Run(folder / name).kind for name in RUNS_OF_PHOTOS] == ["image", "image", "vector"]
+    return folder
+
+
+RUNS_OF_PHOTOS = ("run", "run-of-features", "run-of-vectors")
+
+
+@pytest.mark.parametrize("name", RUNS_OF_PHOTOS)
+def test_features_of_other_photos_under_old_names_are_no_old_items(name: str, of_photos: Path, tmp_path: Path) -> None:
+    run = Run(shutil.copytree(of_photos / name, tmp_path / name))
+    before, features = assigned(run.folder), of_photos / "october-features"
+    same = update_run(run, read_source(features), store=open_features(features))
+    assert (same["n_added"], same["n_present"], same["notes"]) == (0, 24, [])
+    labels, features = tmp_path / "checked.csv", of_photos / "november-features"
+    labels.write_text("id,label\n" + "".join(f"unlabelled/{i:02d}.png,red\n" for i in range(2, 15, 3)))
+    command = ["update", str(run), str(features), "--labels", str(labels)]
+    done = CliRunner().invoke(app, command)
+    assert len(run.later_labels()) == 0, "a label of a new photo is none of the old one's"
+    if run.kind == "image":
+        assert done.exit_code == 2 and "is a run of images" in done.output
+        assert assigned(run.folder) == before
+        return
+    assert done.exit_code == 0, done.output
+    assert "24 added" in done.output and "24 new items have an id that the run has for other content" in done.output
+    assert assigned(run.folder)["unlabelled/02 (2).png"]["name"] == "red"
+    assert "24 were there already" in CliRunner().invoke(app, command).output
+
+
+def test_photos_are_told_from_others_by_a_run_that_keeps_their_features(of_photos: Path, tmp_path: Path) -> None:
+    run = Run(shutil.copytree(of_photos / "run-of-vectors", tmp_path / "run"))
+    same = update_run(run, read_source(of_photos / "october"))
+    assert (same["n_added"], same["n_present"]) == (0, 24)
+    assert not run.abandoned_updates()
+    other = update_run(run, read_source(of_photos / "november"))
+    assert (other["n_added"], other["n_present"], other["n_renamed"]) == (24, 0, 24)
+    again = update_run(run, read_source(of_photos / "november"))
+    assert (again["n_added"], again["n_present"], again["n_renamed"]) == (0, 24, 0)
+
+
+def test_photos_under_old_names_are_added(tmp_path: Path) -> None:
+    photos(tmp_path / "photos", 0)
     discover_source(read_source(tmp_path / "photos"), tmp_path / "run", k=3, embedding=Embedding(image_size=32))
     new = tmp_path / "november"
     (new / "red").mkdir(parents=True)

@@ -7,6 +7,7 @@ files are in `run.paths`.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -202,6 +203,12 @@ class Run(FittedRun):
     def update_features(self, number: int) -> Path:
         """Folder for what the backbone makes of the new images or texts of an update."""
         return self._update(number) / EMBEDDED
+
+    def drop_update_features(self, number: int) -> None:
+        """Remove what the backbone made for an update that had nothing to add."""
+        shutil.rmtree(self.update_features(number), ignore_errors=True)
+        if not any(self._update(number).iterdir()):
+            self._update(number).rmdir()
 
     def write_update(self, number: int, labels: pa.Table, appended: dict[str, NDArray[Any]]) -> None:
         """Keep what is an update's own: labels that came with it, and prototypes of the classes it appends.
