@@ -12,15 +12,18 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from conftest import image_bytes
+from conftest import image_bytes, train
 from ltgcd.cli import app
+from ltgcd.common.errors import InputError
 from ltgcd.data.sources import read_source
 from ltgcd.features.backbones import load_backbone
 from ltgcd.features.cache import open_features
 from ltgcd.features.embed import embed
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import QUALITIES, QUALITY, Embedding, discover_source
+from ltgcd.run.export import export_run
 from ltgcd.run.identity import compare_items, numbered_id
+from ltgcd.run.report import report_run
 from ltgcd.run.update import update_run
 
 
@@ -240,3 +243,86 @@ def test_photos_under_old_names_are_added(tmp_path: Path) -> None:
     assert update_run(moved, read_source(tmp_path / "more"))["n_added"] == 1
     items = moved.items()
     assert items is not None and all(items.items.take(np.arange(27)))
+
+
+# ---------------------------------------------------------------- --source
+
+
+def tickets(folder: Path, texts: list[str], name: str) -> Path:
+    rows = "".join(
+        f"{i},{text},{('cat', 'dog')[i % 2] if i < 20 else ''}\n" for i, text in enumerate(texts)
+    )  # numbered from the start again, whatever the order
+    (folder / f"{name}.csv").write_text("id,text,label\n" + rows)
+    return folder / f"{name}.csv"
+
+
+TEXTS = [f"the {('cat', 'dog')[i % 2]} of number {i} sleeps" for i in range(40)]
+
+
+def test_a_sorted_and_numbered_table_is_another_source(tmp_path: Path) -> None:
+    """Each text was exported into the folder of another."""
+    discover_source(read_source(tickets(tmp_path, TEXTS, "first")), tmp_path / "run", k=3)
+    run = Run(tmp_path / "run")
+    shuffled = tickets(tmp_path, TEXTS[:30] + TEXTS[:29:-1], "again")
+    page = run.report.read_bytes()
+    for work in (
+        lambda: export_run(run, "folders", tmp_path / "out", source=shuffled),
+        lambda: report_run(run, shuffled),
+    ):
+        with pytest.raises(InputError, match=r"other items than .* under the same ids .*10 of 40 are others"):
+            work()
+    assert not (tmp_path / "out").exists() and run.report.read_bytes() == page
+    sorted_only = tmp_path / "sorted.csv"
+    lines = (tmp_path / "first.csv").read_text().splitlines()
+    sorted_only.write_text("\n".join([lines[0], *lines[:0:-1]]) + "\n")
+    assert export_run(run, "folders", tmp_path / "out", source=sorted_only)["notes"] == []
+    # One that somebody has corrected since is still the same item, and it is said.
+    mended = tickets(tmp_path, ["a cat that was a dog", *TEXTS[1:]], "mended")
+    done = export_run(run, "folders", tmp_path / "out2", source=mended)
+    assert "1 of 40 texts" in done["notes"][0] and "have changed since" in done["notes"][0]
+    said: list[str] = []
+    report_run(run, mended, progress=said.append)
+    assert any("have changed since" in sentence for sentence in said)
+
+
+def test_another_folder_with_the_same_names_is_another_source(of_photos: Path, tmp_path: Path) -> None:
+    for name in RUNS_OF_PHOTOS[:2]:
+        run, out = Run(shutil.copytree(of_photos / name, tmp_path / name)), tmp_path / f"{name}-out"
+        for other in (of_photos / "november", of_photos / "november-features"):
+            with pytest.raises(InputError, match="24 of 24 are others"):
+                report_run(run, other)
+        with pytest.raises(InputError, match="24 of 24 are others"):
+            export_run(run, "folders", out, source=of_photos / "november")
+        with pytest.raises(InputError, match="24 of 24 are others"):
+            report_run(run, of_photos / "october", of_photos / "november-features")
+        assert export_run(run, "folders", out, source=of_photos / "october")["notes"] == []
+        assert report_run(run, of_photos / "october", of_photos / "october-features")["n"] == 24
+    # What a run of vectors can't tell, it says.
+    run = Run(of_photos / "run-of-vectors")
+    done = export_run(run, "folders", tmp_path / "out", source=of_photos / "october")
+    assert "by ids alone" in done["notes"][0]
+
+
+def test_vectors_in_another_order_draw_no_map(run: Path, finished: Path, tmp_path: Path) -> None:
+    first = dict(np.load(finished.parent / "first.npz"))
+    turned = {**first, "x": first["x"][::-1]}
+    np.savez(tmp_path / "turned.npz", **turned)
+    places = (run / "map.npz").read_bytes()
+    with pytest.raises(InputError, match="other items"):
+        report_run(Run(run), tmp_path / "turned.npz")
+    (run / "items.npz").unlink()  # as `ltgcd train` leaves a run: its configuration has a checksum
+    Run(run).contents.list_anew()
+    with pytest.raises(InputError, match="not the vectors that it was made from"):
+        report_run(Run(run), tmp_path / "turned.npz")
+    assert (run / "map.npz").read_bytes() == places
+    report_run(Run(run), finished.parent / "first.npz")
+
+
+def test_photos_beside_features_of_a_run_that_keeps_neither(of_photos: Path, tmp_path: Path) -> None:
+    features = of_photos / "october-features"
+    train(read_source(features), tmp_path / "run", k=3, store=open_features(features))
+    with pytest.raises(InputError, match="24 of 24 are others"):
+        report_run(Run(tmp_path / "run"), of_photos / "november", features)
+    with pytest.raises(InputError, match="not the vectors"):
+        report_run(Run(tmp_path / "run"), of_photos / "october", of_photos / "november-features")
+    assert report_run(Run(tmp_path / "run"), of_photos / "october", features)["n"] == 24

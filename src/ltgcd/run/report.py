@@ -23,6 +23,7 @@ from ltgcd.output.report.page import Report, report_html
 from ltgcd.output.report.pictures import pictures_of_vectors
 from ltgcd.run.directory import Run
 from ltgcd.run.items import in_order
+from ltgcd.run.same_content import check_same_items
 from ltgcd.run.suggested import shown_collection, source_labels
 
 
@@ -161,7 +162,9 @@ def draw_again(
     table = run.assignments()
     ids = table.column("id").combine_chunks()
     given = read_source(source, notify=progress).collection if source is not None else run.items()
-    x = features_of(run, ids, features, given)
+    x = features_of(run, ids, features, given, progress)
+    if source is not None and given is not None and (note := check_same_items(run, ids, given, source, features)):
+        progress(note)
     if given is None and features is not None:
         given = shown_items(features)
     shown, gone = shown_in_order(run, ids, given, source)
@@ -192,14 +195,19 @@ def gone_sentence(run: Run, gone: int, n: int) -> str:
 
 
 def features_of(
-    run: Run, ids: pa.StringArray, features: Path | None = None, given: Collection | None = None
+    run: Run,
+    ids: pa.StringArray,
+    features: Path | None = None,
+    given: Collection | None = None,
+    notify: Callable[[str], None] = lambda _sentence: None,
 ) -> NDArray[np.floating]:
     """Features (N, D) of a run's items: from a path, what the run keeps or what it embedded, or the given vectors."""
     if features is None and (kept := run.features()) is not None:
         return kept.of(ids, run)
     if features is None and given is not None and isinstance(given.items, Vectors):
         return given.items.x[positions(ids, given.ids, "the source", "give the source that the run was made from")]
-    if features is None and run.embedded.is_dir():
+    is_own = features is None and run.embedded.is_dir()
+    if is_own:
         features = run.embedded
     if features is None:
         raise InputError(
@@ -211,4 +219,6 @@ def features_of(
         raise InputError(
             f"{features} holds {collection.items.kind}s; give their features (the --out of 'ltgcd embed')."
         )
+    if not is_own and (note := check_same_items(run, ids, collection, features)):
+        notify(note)
     return collection.items.x[positions(ids, collection.ids, features, "give the features of the run's items")]

@@ -26,7 +26,6 @@ from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
 from ltgcd.data.items import Kind, Vectors
 from ltgcd.data.labels import codes_of, names_of
-from ltgcd.data.sources import read_source
 from ltgcd.data.write_source import labels_table
 from ltgcd.discovery.assignments import core
 from ltgcd.discovery.classes import Classes, table_of
@@ -35,7 +34,6 @@ from ltgcd.features.cache import FeatureStore
 from ltgcd.features.embed import Embedded
 from ltgcd.output.report.layout import Places, places_beside
 from ltgcd.run.directory import Run
-from ltgcd.run.files import features_checksum
 from ltgcd.run.identity import Comparison, compare_items
 from ltgcd.run.items import Features
 from ltgcd.run.labels import LABEL_CODES, codes_of_labels, names_unheard_of
@@ -43,7 +41,7 @@ from ltgcd.run.made_classes import with_made_classes
 from ltgcd.run.predict import RunModel, embed_new, load_run_model, model_views
 from ltgcd.run.report import draw_after, draw_report, gone_sentence, shown_in_order
 from ltgcd.run.reviewed import RunReview
-from ltgcd.run.same_content import digests_beside
+from ltgcd.run.same_content import digests_beside, features_of_run
 from ltgcd.run.suggested import with_suggestions_of_run
 from ltgcd.run.train import Notify, silent, vectors
 from ltgcd.training.methods import method_names
@@ -192,22 +190,6 @@ def _check_extendable(run: Run, model: RunModel) -> None:
     except InputError as error:
         names = ", ".join(method_names(lambda method: method.has_prototypes))
         raise InputError(f"{run}: {error} 'update' takes runs of {names}.") from error
-
-
-def features_of_run(run: Run, before: pa.Table, base: Path | None) -> NDArray[np.float32]:
-    """Features (N, D) of the run's items, in the order of its assignments."""
-    kept = run.features()
-    if kept is None and base is not None:
-        source = read_source(base, notify=silent)
-        kept = Features(source.collection.ids, vectors(source))
-        own = Vectors(kept.of(run.labels().ids, run))
-        if features_checksum(own) != run.config().get("features_checksum"):
-            raise InputError(f"{base} holds other vectors than {run} was made from; give the embeddings of the run.")
-    if kept is None:
-        raise InputError(
-            f"{run} keeps no features of its items; give the embeddings that it was made from with --source."
-        )
-    return kept.of(before.column("id").combine_chunks(), run)
 
 
 def _with_features(
