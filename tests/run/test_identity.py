@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from conftest import image_bytes, train
 from ltgcd.cli import app
 from ltgcd.common.errors import InputError
+from ltgcd.data.identity import compare_items, numbered_id
 from ltgcd.data.sources import read_source
 from ltgcd.features.backbones import load_backbone
 from ltgcd.features.cache import open_features
@@ -22,7 +23,6 @@ from ltgcd.features.embed import embed
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import QUALITIES, QUALITY, Embedding, discover_source
 from ltgcd.run.export import export_run
-from ltgcd.run.identity import compare_items, numbered_id
 from ltgcd.run.report import report_run
 from ltgcd.run.update import update_run
 

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection
 from ltgcd.data.content_ids import content_digests
+from ltgcd.data.identity import EMPTY
 from ltgcd.data.items import Vectors
 from ltgcd.data.sources import read_source
 from ltgcd.features.cache import contents_in, is_feature_folder
 from ltgcd.run.directory import Run
 from ltgcd.run.files import features_checksum
-from ltgcd.run.identity import EMPTY
 from ltgcd.run.items import Features
 from ltgcd.run.train import silent, vectors
 

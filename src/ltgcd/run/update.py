@@ -5,8 +5,8 @@ updates: from that moment on the run has them. The table of labels and the page 
 happened to the run; killed after, the same command writes what is missing. A second update waits for the first: a run
 has one lock.
 
-An item is its id and its content (`ltgcd.run.identity`): the same id with other content is another item, and gets an id
-of its own. Labels of items that the run has already change nothing now; they are kept for its next training.
+An item is its id and its content (`ltgcd.data.identity`): the same id with other content is another item, and gets an
+id of its own. Labels of items that the run has already change nothing now; they are kept for its next training.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
+from ltgcd.data.identity import Comparison, compare_items
 from ltgcd.data.items import Kind, Vectors
 from ltgcd.data.labels import codes_of, names_of
 from ltgcd.data.write_source import labels_table
@@ -34,7 +35,6 @@ from ltgcd.features.cache import FeatureStore
 from ltgcd.features.embed import Embedded
 from ltgcd.output.report.layout import Places, places_beside
 from ltgcd.run.directory import Run
-from ltgcd.run.identity import Comparison, compare_items
 from ltgcd.run.items import Features
 from ltgcd.run.labels import LABEL_CODES, codes_of_labels, names_unheard_of
 from ltgcd.run.made_classes import with_made_classes
