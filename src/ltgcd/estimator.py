@@ -6,14 +6,12 @@ and confidences to the last bit. What `save` writes is a run directory, which ev
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -22,12 +20,15 @@ from ltgcd.class_number.estimate import KEstimate
 from ltgcd.common.errors import InputError
 from ltgcd.common.outputs import check_output, output_path
 from ltgcd.common.tables import most_likely
+from ltgcd.common.warn import warn
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.items import Items, Vectors
 from ltgcd.data.python_labels import as_array, encode_labels_of_any_kind, with_novel_labels
+from ltgcd.data.row_ids import as_frame, ids_of_index
 from ltgcd.discovery.discover import discover
 from ltgcd.discovery.fitted_collection import FittedCollection, add_items, cached_views, check_one_each
 from ltgcd.discovery.memory import processes_that_fit
+from ltgcd.discovery.new_rows import new_rows
 from ltgcd.discovery.task import DiscoveryConfig, Hooks, Task, configure
 from ltgcd.features.backbones import backbone_of
 from ltgcd.features.cache import FeatureStore
@@ -173,7 +174,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                 labels=found.labels,
                 confidence=found.confidence,
                 unsure=found.unsure,
-                ids=_index_of(X),
+                ids=ids_of_index(X),
                 estimate=found.estimate,
                 calibration_off=(learnt.error, learnt.chance) if learnt else (None, None),
                 features_key=None if store is None else store.key,
@@ -265,13 +266,15 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     ) -> CategoryDiscovery:
         """Add new items: what is there stays as it is, and what no class explains is appended.
 
-        `labels_`, `confidence_` and `status_` grow by M; an item that no class explains and that is in no category
-        either is "unsure". `classes_` grows by the new classes, and `predict` knows them.
+        `labels_`, `confidence_` and `status_` grow by the items that are new; one that no class explains and that is in
+        no category either is "unsure". `classes_` grows by the new classes, and `predict` knows them. Rows that are
+        there already, with the same id and content, or without ids the same content, are left as they are, with a
+        warning; other content under an id that is taken gets an id of its own.
 
         Parameters
         ----------
-        X_new : array-like, shape (M, D)
-            Embeddings of the new items.
+        X_new : array-like or DataFrame, shape (M, D)
+            Embeddings of the new items. An index that you set says which row is which; one that counts from 0 does not.
         y_new : array-like, shape (M,), optional
             Labels of some of them, as in `fit`. A label that is not in `classes_` is a class of its own, beside the
             novel categories; to say that items are of a novel category, give its label ("novel-001").
@@ -282,7 +285,10 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         x = self._vectors(X_new)
         given: Any = [None] * len(x) if y_new is None else y_new
         labels = encode_labels_of_any_kind(given, len(x), self.unlabelled)
-        self._hold(add_items(self._held, x, labels, _index_of(X_new), store, self._config.random_state))
+        new = new_rows(self._held, x, ids_of_index(X_new), labels)
+        for note in new.notes:
+            warn(note)
+        self._hold(add_items(self._held, x, labels, new.rows, new.ids, store, self._config.random_state))
         return self
 
     def refine(
@@ -315,7 +321,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         done = correct(self._held, corrections_table(corrections), self._config, views, tail)
         self.refinement_ = {**done.difference, "refused": done.refused}
         for row in done.refused:
-            warnings.warn(f"Correction {row['row']} ({row['what']}) is refused: {row['reason']}.", stacklevel=2)
+            warn(f"Correction {row['row']} ({row['what']}) is refused: {row['reason']}.")
         self._hold(done.held)
         return self
 
@@ -338,24 +344,16 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         Parameters
         ----------
         ids : sequence, length N, optional
-            Ids of the items; by default the index of the DataFrame they came in, else the number of their row.
+            Ids of the items; by default the index of the DataFrame they came in, as it is, so that the table joins it;
+            else the number of their row.
         """
         check_is_fitted(self)
         n = len(self.labels_)
         ids = self._held.ids if ids is None else ids
         if ids is not None:
             check_one_each(ids, n)
-        columns = {
-            "id": list(range(n)) if ids is None else list(ids),
-            "label": self.labels_,
-            "status": self.status_,
-            "confidence": self.confidence_,
-        }
-        try:
-            import pandas  # noqa: PLC0415 - optional
-        except ImportError:
-            return pa.table({name: pa.array(np.asarray(column).tolist()) for name, column in columns.items()})
-        return pandas.DataFrame(columns)
+        own = list(range(n)) if ids is None else list(ids)
+        return as_frame(id=own, label=self.labels_, status=self.status_, confidence=self.confidence_)
 
     def report(
         self,
@@ -436,11 +434,3 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             self.feature_names_in_ = np.array(columns, dtype=object)
         self._hold(held)
         return self
-
-
-def _index_of(X: object) -> list[str] | None:
-    """The index of a DataFrame as ids, where each item has its own."""
-    index = getattr(X, "index", None)
-    if index is None or callable(index) or not getattr(index, "is_unique", False):
-        return None
-    return [str(name) for name in index]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import DataConversionWarning
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.warn import warn
 from ltgcd.data.collection import UNLABELLED
 
 EXACT = 2**53  # beyond it a float stands for several whole numbers
@@ -63,7 +63,7 @@ def _one_column(y: ArrayLike | None, n: int) -> NDArray[Any]:
         values[:] = listed
         values = np.asarray(listed) if _are_numbers(listed) else values
     if values.ndim == 2 and values.shape[1] == 1:
-        warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=4)
+        warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning)
         values = values.ravel()
     if values.ndim != 1:
         raise InputError(f"y should be a 1d array, got an array of shape {values.shape} instead.")

@@ -6,7 +6,6 @@ What is wrong with a source is said in one sentence (`InputError`) that names th
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
+from ltgcd.common.warn import warn as warn  # noqa: PLC0414 - other rooms know it from here
 from ltgcd.data.collection import Collection, Source, Truth, check_unique, without_empty_classes
 from ltgcd.data.content_ids import content_ids
 from ltgcd.data.image_folder import find_images
@@ -62,11 +62,6 @@ class Columns(NamedTuple):
 
 
 AS_THEY_ARE = Columns()
-
-
-def warn(sentence: str) -> None:
-    """Tell a Python user what was noticed about a source; a command prints it instead."""
-    warnings.warn(sentence, stacklevel=3)
 
 
 def read_source(

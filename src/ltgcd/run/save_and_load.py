@@ -15,6 +15,7 @@ from ltgcd.common.files import read_metadata, with_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
 from ltgcd.data.items import Vectors
 from ltgcd.data.python_labels import KINDS, kind_of, with_novel_labels
+from ltgcd.data.row_ids import ROWS, ids_from_text, kind_of_ids
 from ltgcd.discovery.fitted_collection import FittedCollection
 from ltgcd.discovery.task import DiscoveryConfig
 from ltgcd.run.directory import Run
@@ -59,6 +60,7 @@ def save_fitted(
         "kinds": [kind_of([label]) for label in held.classes],  # a class that was named later may be of another kind
         "parameters": _plain(parameters),
         "columns": list(columns),
+        "ids": kind_of_ids(held.ids if ids is None else ids),
     }
     spoken_of = held.known.copy()
     spoken_of[held.given[held.given != UNLABELLED]] = True
@@ -138,7 +140,7 @@ def load_fitted(folder: Path | str, weights: Path | str | None = None) -> Loaded
         labels=np.where(found == UNLABELLED, 0, found),  # of junk whose class is gone
         confidence=np.asarray(table.column("confidence").to_numpy(), dtype=np.float32),
         unsure=np.asarray(status == "unsure", dtype=np.bool_),
-        ids=ids.to_pylist(),
+        ids=_ids(ids.to_pylist(), kept.get("ids", "str")),
         estimate=kept_estimate(run),
         calibration_off=(note.get("calibration_error"), note.get("calibration_chance")),
         features_key=model.features,
@@ -154,6 +156,12 @@ def load_fitted(folder: Path | str, weights: Path | str | None = None) -> Loaded
     }  # what is missing was None
     ran = replace(config_of_run(run), rehearsals=int(config.get("rehearsals", 0)))
     return Loaded(parameters, ran, list(kept.get("columns") or ()), held)
+
+
+def _ids(ids: list[str], kind: str) -> list[Any] | None:
+    """Ids as the user has them; None where they are the numbers of the rows."""
+    found = ids_from_text(ids, kind)
+    return None if kind == ROWS and found == list(range(len(found))) else found
 
 
 def _classes(names: list[str], known: NDArray[np.bool_], kept: dict[str, Any], n_old: int) -> list[Any]:
