@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import ltgcd
-from conftest import call_cli
+from conftest import call_cli, data_of
 from ltgcd import CategoryDiscovery
 from ltgcd.common.errors import InputError
 from ltgcd.data.digits import digits_source
@@ -143,6 +143,16 @@ def test_a_page_from_python(digits, fitted, tmp_path):
     assert "Digits" in page and "digit number 3" in page and "number 3 <b>" not in page
     with pytest.raises(InputError, match="one for each"):
         fitted.report(tmp_path / "page.html", items=texts[1:])
+
+
+def test_a_page_from_python_is_that_of_the_run(digits, fitted, tmp_path):
+    """With the same pictures: vectors that are the pixels of small images are shown as such."""
+    page = data_of(fitted.report(tmp_path / "page.html", title="run").read_text())
+    folder = fitted.save(tmp_path / "run")
+    assert call_cli("report", folder).code == 0
+    of_run = data_of((folder / "report.html").read_text())
+    assert page["pictures"] == of_run["pictures"] and len(page["pictures"]) > 0
+    assert page["meta"] == of_run["meta"]
 
 
 def test_what_is_saved_is_a_run_and_knows_everything(digits, fitted, tmp_path):

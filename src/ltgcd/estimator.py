@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ltgcd.class_number.estimate import KEstimate
 from ltgcd.common.errors import InputError
-from ltgcd.common.outputs import check_output, output_path
 from ltgcd.common.tables import most_likely
 from ltgcd.common.warn import warn
 from ltgcd.data.collection import UNLABELLED
@@ -29,18 +28,15 @@ from ltgcd.discovery.discover import discover
 from ltgcd.discovery.fitted_collection import FittedCollection, add_items, cached_views, check_one_each
 from ltgcd.discovery.memory import processes_that_fit
 from ltgcd.discovery.new_rows import new_rows
-from ltgcd.discovery.task import DiscoveryConfig, Hooks, Task, configure
+from ltgcd.discovery.parameters import configured
+from ltgcd.discovery.task import Hooks, Task
 from ltgcd.features.backbones import backbone_of
 from ltgcd.features.cache import FeatureStore
 from ltgcd.output.report.categories import Category, describe_categories
-from ltgcd.output.report.layout import places_on_map
-from ltgcd.output.report.page import Report, report_html
 from ltgcd.review.collection import correct, corrections_table
-from ltgcd.run.directory import PAGE
+from ltgcd.run.report import draw_collection
 from ltgcd.run.save_and_load import load_fitted, save_fitted
-from ltgcd.run.train import described_estimate
 from ltgcd.training.config import Preset
-from ltgcd.training.methods import get_method
 
 
 class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -154,7 +150,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         codes, known = encode_labels_of_any_kind(y, len(x), self.unlabelled)
         if not known:
             raise InputError("No item is labelled; label a few items of at least one class.")
-        config = self._configured(len(known), len(x), store)
+        config = configured(self.get_params(), len(known), len(x), store)
         task = Task(x, codes, len(known))
         if config.regime == "last-stage":
             assert store is not None
@@ -189,37 +185,6 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         """Discover the classes of X and return `labels_`; parameters as in `fit`."""
         labels: NDArray[Any] = self.fit(X, y, store=store, weights=weights).labels_
         return labels
-
-    def _configured(self, n_old: int, n: int, store: FeatureStore | None) -> DiscoveryConfig:
-        """The parameters as the pipeline takes them; what can't be is refused in a sentence."""
-        get_method(self.method, trained=True)
-        changes = dict(self.settings or {})
-        if not all(isinstance(path, str) for path in changes):
-            raise InputError("settings are given by their names: {'selection.k': 20}.")
-        if self.epochs is not None:
-            changes["schedule.epochs"] = self.epochs
-        whole = isinstance(self.n_classes, int | np.integer) and not isinstance(self.n_classes, bool)
-        if self.n_classes != "auto" and not (whole and n_old <= int(self.n_classes) <= n):
-            raise InputError(
-                f"n_classes is 'auto' or a whole number from {n_old} (the known classes) to {n} (the items), "
-                f"not {self.n_classes!r}."
-            )
-        seed = self.random_state
-        if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
-            raise InputError(
-                f"random_state is a whole number from 0 to {2**32 - 1}, not {seed!r}: the same seed gives the same "
-                "labels."
-            )
-        return configure(
-            self.method,
-            preset=self.preset,
-            regime="frozen" if store is None or store.n_views == 0 else "last-stage",
-            changes=changes,
-            k=None if self.n_classes == "auto" else int(self.n_classes),
-            rehearsals=self.rehearsals,
-            labels_from=self.labels_from,
-            random_state=int(seed),
-        )
 
     def _hold(self, held: FittedCollection) -> None:
         """Keep the items and the model, and set the attributes that tell of them."""
@@ -377,27 +342,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             Name on the page.
         """
         check_is_fitted(self)
-        check_output(Path(path), PAGE)
-        held, estimate = self._held, self._held.estimate
-        collection = held.collection(items, ids)
-        html = report_html(
-            Report(
-                collection=collection,
-                features=held.x,
-                assignments=held.table(ids),
-                places=places_on_map(held.x, held.labels, self._config.random_state),
-                k_estimate=described_estimate(estimate, collection.ids, held.n_old) if estimate else None,
-                calibration_error=held.calibration_off[0],
-                calibration_chance=held.calibration_off[1],
-                appended=held.appended,
-                seed=self._config.random_state,
-                title=title,
-                y=held.source_labels,
-            )
-        )
-        with output_path(Path(path), PAGE) as temporary:
-            temporary.write_text(html, encoding="utf-8")
-        return Path(path)
+        return draw_collection(Path(path), self._held, items, ids, title=title, seed=self._config.random_state)
 
     # ------------------------------------------------------------ keep it
 
