@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 
 import numpy as np
 import pandas
@@ -253,6 +254,38 @@ def test_labels_that_are_whole_numbers_come_back_as_numbers(digits, tmp_path):
     assert np.array_equal(loaded.labels_, made.labels_)
     assert np.array_equal(loaded.status_, made.status_)
     assert set(Run(tmp_path / "m").labels().class_names) == {"3", "10", "11", "50", "51", "99", "7"}
+
+
+def test_labels_that_a_file_would_merge_or_change_are_refused_at_save(digits, tmp_path):
+    """Classes 1 and "1" came back as one; tuples and dates came back as text."""
+    x, y, _ = digits
+    for known, sentence in (
+        ([1, "1", "cow", "dog", "eel", "fox"], "1 and '1' are called the same"),
+        ([(1, "q"), "bee", "cow", "dog", "eel", "fox"], "is tuple, which a file can't give back"),
+        ([datetime.date(2026, 1, day) for day in range(1, 7)], "is date, which"),
+        (["a\ud800", "bee", "cow", "dog", "eel", "fox"], "can't give back"),
+    ):
+        model = CategoryDiscovery(n_classes=10, epochs=1, rehearsals=0).fit(
+            x, [known[c] if c >= 0 else None for c in y]
+        )
+        with pytest.raises(InputError, match=sentence):
+            model.save(tmp_path / "refused")
+        assert not (tmp_path / "refused").exists()
+    with pytest.raises(InputError, match="1 beside True"):
+        CategoryDiscovery().fit(x, [[1, True, None][c % 3] if c >= 0 else None for c in y])
+
+
+def test_labels_of_several_kinds_come_back_as_they_are(digits, tmp_path):
+    x, y, _ = digits
+    known = [7, "8", True, 2.5, "ant", "", None]
+    known[5] = "False "
+    model = CategoryDiscovery(n_classes=10, epochs=1, rehearsals=0).fit(x, [known[c] for c in y])
+    loaded = CategoryDiscovery.load(model.save(tmp_path / "run"))
+    assert loaded.classes_.tolist() == model.classes_.tolist()
+    assert [type(label) for label in loaded.classes_] == [type(label) for label in model.classes_]
+    assert loaded.labels_.tolist() == model.labels_.tolist()
+    loaded.update(x[:6] + np.float32(0.01), [True, 2.5, 7, "8", "ant", None])
+    assert loaded.n_classes_ == model.n_classes_, "none of them is another class"
 
 
 def test_fit_predict_and_public_names(digits):

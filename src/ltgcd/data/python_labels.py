@@ -41,11 +41,14 @@ def encode_labels_of_any_kind(
         if not isinstance(value, Hashable):
             raise InputError(f"Unknown label type: {type(value).__name__} can't be a label, for it is not hashable.")
     missing = [_is_missing(value) or (unlabelled is not None and value == unlabelled) for value in objects]
-    if any(
-        isinstance(value, str) and not value.strip() for value, gone in zip(objects, missing, strict=True) if not gone
-    ):
+    held = [value for value, gone in zip(objects, missing, strict=True) if not gone]
+    if any(isinstance(value, str) and not value.strip() for value in held):
         raise InputError("y holds empty strings; use None for unlabelled items, or say unlabelled=''.")
-    classes = _ascending({value for value, gone in zip(objects, missing, strict=True) if not gone})
+    truths = [value for value in held if isinstance(value, bool | np.bool_)]
+    both = [value for value in held if truths and not isinstance(value, bool | np.bool_) and value in (0, 1)]
+    if both:
+        raise InputError(f"y holds {both[0]!r} beside {bool(both[0])}, which Python takes for the same; rename one.")
+    classes = _ascending(set(held))
     number = {value: code for code, value in enumerate(classes)}
     codes = [UNLABELLED if gone else number[value] for value, gone in zip(objects, missing, strict=True)]
     return np.array(codes, dtype=np.int64), classes
@@ -156,6 +159,32 @@ def as_array(classes: Sequence[Any]) -> NDArray[Any]:
 
 
 def kind_of(classes: Sequence[Any]) -> str:
-    """Name of the kind of labels, for a file; labels of mixed or other kinds are kept as text."""
+    """Name of the kind of labels, for a file; labels of mixed kinds are kept as text."""
     kinds = {type(value.item() if isinstance(value, np.generic) else value).__name__ for value in classes}
     return kinds.pop() if len(kinds) == 1 and kinds <= set(KINDS) else "str"
+
+
+def check_can_be_kept(classes: Sequence[Any], what: str = "The class") -> None:
+    """Refuse labels that a file of names could not tell apart, or not give back as they are."""
+    seen: dict[str, Any] = {}
+    for label in classes:
+        text = str(label)
+        if text in seen:
+            raise InputError(
+                f"The classes {seen[text]!r} and {label!r} are called the same in a file, which would make one of "
+                "them; fit with labels of one kind."
+            )
+        seen[text] = label
+        own = label.item() if isinstance(label, np.generic) else label
+        if type(own).__name__ not in KINDS or KINDS[kind_of([own])](text) != own or not _is_unicode(text):
+            raise InputError(
+                f"{what} {label!r} is {type(own).__name__}, which a file can't give back as it is; fit with labels "
+                "that are text (str) or whole numbers."
+            )
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        return bool(text.encode()) or not text
+    except UnicodeEncodeError:  # a lone surrogate
+        return False

@@ -14,14 +14,14 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata, with_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
 from ltgcd.data.items import Vectors
-from ltgcd.data.python_labels import KINDS, kind_of, with_novel_labels
+from ltgcd.data.python_labels import KINDS, check_can_be_kept, kind_of, with_novel_labels
 from ltgcd.data.row_ids import ROWS, ids_from_text, kind_of_ids
 from ltgcd.discovery.fitted_collection import FittedCollection
 from ltgcd.discovery.task import DiscoveryConfig
 from ltgcd.run.directory import Run
 from ltgcd.run.labels import LABEL_CODES, codes_of_labels
 from ltgcd.run.made_classes import with_made_classes
-from ltgcd.run.predict import load_run_model
+from ltgcd.run.predict import RunModel, load_run_model
 from ltgcd.run.report import appended_classes
 from ltgcd.run.suggested import with_suggestions
 from ltgcd.run.train import config_of_run, described_calibrations, described_estimate, kept_estimate, run_config
@@ -53,6 +53,9 @@ def save_fitted(
     ids : sequence of str, length N, optional
         Ids of the items; by default their own.
     """
+    check_can_be_kept(held.classes)
+    if parameters["unlabelled"] is not None:
+        check_can_be_kept([parameters["unlabelled"]], "What stands for an unlabelled item,")
     run, decisive = Run(folder), run_config(config, None)
     decisive["estimator"] = {
         "classes": held.names(),
@@ -133,7 +136,7 @@ def load_fitted(folder: Path | str, weights: Path | str | None = None) -> Loaded
         given = np.where(np.asarray(table.column("given")) & (status != "junk"), found, given)
     held = FittedCollection(
         fitted=fitted,
-        classes=_classes(model.class_names, known, kept, fitted.n_old),
+        classes=_classes(model, known, kept),
         known=known,
         x=x,
         given=given,
@@ -164,20 +167,23 @@ def _ids(ids: list[str], kind: str) -> list[Any] | None:
     return None if kind == ROWS and found == list(range(len(found))) else found
 
 
-def _classes(names: list[str], known: NDArray[np.bool_], kept: dict[str, Any], n_old: int) -> list[Any]:
+def _classes(model: RunModel, known: NDArray[np.bool_], kept: dict[str, Any]) -> list[Any]:
     """The label of each class as the user has it; what commands have added since has the name that they gave it."""
-    kind = kept.get("kind", "str")
-    labels = list(kept.get("classes", ()))
-    kinds = kept.get("kinds", [kind] * len(labels))
-    own = {str(label): KINDS[of](label) for label, of in zip(labels, kinds, strict=True)}
+    kind, texts = kept.get("kind", "str"), list(kept.get("classes", ()))
+    kinds = kept.get("kinds", [kind] * len(texts))
+    # By its code, for runs that were saved with 1 and "1"; a class that was taken out and made again has another.
+    labels = [KINDS[of](text) for text, of in zip(texts, kinds, strict=True)]
+    own = dict(zip(texts, labels, strict=True))
     classes: list[Any] = []
-    for name, is_known in zip(names, known, strict=True):
-        if name in own:
+    for code, name, is_known in zip(model.codes.tolist(), model.class_names, known, strict=True):
+        if code < len(texts) and texts[code] == name:
+            classes.append(labels[code])
+        elif name in own:
             classes.append(own[name])
         elif is_known or kind == "str":
             classes.append(name)
         else:
-            classes = with_novel_labels(classes, n_old, len(classes) + 1)
+            classes = with_novel_labels(classes, model.fitted.n_old, len(classes) + 1)
     return classes
 
 
