@@ -22,10 +22,23 @@ from ltgcd.run.directory import Run
 from ltgcd.run.train import config_of_run
 
 
-# One check has -1 for a class of its own.
 @parametrize_with_checks([CategoryDiscovery(epochs=1, rehearsals=0, unlabelled=None)])
 def test_scikit_learn_estimator_checks(estimator, check):
     check(estimator)
+
+
+@parametrize_with_checks([CategoryDiscovery()])
+def test_scikit_learn_estimator_checks_with_the_defaults(estimator, check):
+    """One check has -1 for a class of its own: all that is changed for it is that."""
+    if check.func.__name__ == "check_classifiers_classes":
+        estimator = clone(estimator).set_params(unlabelled=None)
+    check(estimator)
+
+
+def test_minus_one_is_unlabelled_also_beside_a_single_class(digits):
+    x, y, _ = digits
+    model = CategoryDiscovery(n_classes=3, epochs=1, rehearsals=0).fit(x, np.where(y == 1, 1, -1))
+    assert model.classes_.tolist() == [1, 2, 3]
 
 
 @pytest.fixture(scope="module")

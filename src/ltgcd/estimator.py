@@ -62,7 +62,9 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         Whether the labelled items are a part of the collection or were gathered beside it, for the estimate of the
         number of classes (`ltgcd.class_number.estimate.estimate_k`).
     unlabelled : hashable, optional
-        What stands for an unlabelled item in y, besides None and NaN: -1 by default. None where -1 is a class of yours.
+        What stands for an unlabelled item in y, besides None and NaN: -1 by default. None where -1 is a class of yours,
+        as it is in ``check_classifiers_classes`` of scikit-learn: -1 and 1 are two classes there, and by default one
+        class with unlabelled items, which nothing in y tells apart. All its other checks pass as the defaults are.
     random_state : int
         Seed. The same seed and data give the same labels, in any order of the rows.
 
