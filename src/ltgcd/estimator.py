@@ -141,7 +141,8 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         X : array-like or DataFrame, shape (N, D)
             Embeddings.
         y : array-like, shape (N,)
-            Labels of any kind (strings, numbers, …); None, NaN or -1 (`unlabelled`) for an unlabelled item.
+            Labels of any kind (strings, numbers, …); None, NaN or -1 (`unlabelled`) for an unlabelled item. Text that
+            says so ("NA", "unknown", "-1") is no class either, and warned of.
         store : FeatureStore, optional
             What `ltgcd.open_features` gives for the folder of ``ltgcd embed --views 4``, of the same N items in the
             same order: the last stage of the backbone is then trained on its cached views.
@@ -220,7 +221,8 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Share of the labelled items whose class `predict` gives; items without a label have no say."""
-        codes, classes = encode_labels_of_any_kind(y, len(self._vectors(X)), self.unlabelled)
+        check_is_fitted(self)
+        codes, classes = encode_labels_of_any_kind(y, len(self._vectors(X)), self.unlabelled, self._held.classes)
         labelled = codes != UNLABELLED
         if not labelled.any():
             raise InputError("No item is labelled, so there is nothing to score.")
@@ -251,7 +253,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         check_is_fitted(self)
         x = self._vectors(X_new)
         given: Any = [None] * len(x) if y_new is None else y_new
-        labels = encode_labels_of_any_kind(given, len(x), self.unlabelled)
+        labels = encode_labels_of_any_kind(given, len(x), self.unlabelled, self._held.classes)
         new = new_rows(self._held, x, ids_of_index(X_new), labels)
         for note in new.notes:
             warn(note)

@@ -12,6 +12,7 @@ from sklearn.exceptions import DataConversionWarning
 from ltgcd.common.errors import InputError
 from ltgcd.common.warn import warn
 from ltgcd.data.collection import UNLABELLED
+from ltgcd.data.labels import means_no_label, no_label_note
 
 EXACT = 2**53  # beyond it a float stands for several whole numbers
 
@@ -20,18 +21,21 @@ KINDS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str
 
 
 def encode_labels_of_any_kind(
-    y: ArrayLike | None, n: int, unlabelled: Hashable | None = UNLABELLED
+    y: ArrayLike | None, n: int, unlabelled: Hashable | None = UNLABELLED, classes: Sequence[Any] = ()
 ) -> tuple[NDArray[np.int64], list[Any]]:
     """Codes (n,) of labels, -1 for an unlabelled item, and the classes, ascending, that the codes are places in.
 
     Parameters
     ----------
     y : array-like, shape (n,)
-        Labels of any hashable kind; None and NaN (also pandas' NA) are unlabelled.
+        Labels of any hashable kind; None and NaN (also pandas' NA) are unlabelled, and so is text that says so, as in
+        tables (`ltgcd.data.labels.NO_LABEL`), with a warning.
     n : int
         Number of items.
     unlabelled : hashable, optional
-        What else stands for an unlabelled item: -1 by default, and then no number may be below it.
+        What else stands for an unlabelled item: -1 by default, and then no number may be below it. Its text does, too.
+    classes : sequence
+        Labels that are known to be those of classes, whatever they look like.
     """
     values = _one_column(y, n)
     if values.dtype.kind in "iuf":
@@ -44,14 +48,21 @@ def encode_labels_of_any_kind(
     held = [value for value, gone in zip(objects, missing, strict=True) if not gone]
     if any(isinstance(value, str) and not value.strip() for value in held):
         raise InputError("y holds empty strings; use None for unlabelled items, or say unlabelled=''.")
+    # As in a table: words such as "NA", and "-1" where -1 stands for an unlabelled item.
+    said = {value for value in held if isinstance(value, str)} - set(classes)
+    said = {value for value in said if means_no_label(value) or (unlabelled is not None and value == str(unlabelled))}
+    if said:
+        warn(no_label_note({str(value): held.count(value) for value in said}, "y"))
+        missing = [gone or value in said for gone, value in zip(missing, objects, strict=True)]
+        held = [value for value in held if value not in said]
     truths = [value for value in held if isinstance(value, bool | np.bool_)]
     both = [value for value in held if truths and not isinstance(value, bool | np.bool_) and value in (0, 1)]
     if both:
         raise InputError(f"y holds {both[0]!r} beside {bool(both[0])}, which Python takes for the same; rename one.")
-    classes = _ascending(set(held))
-    number = {value: code for code, value in enumerate(classes)}
+    found = _ascending(set(held))
+    number = {value: code for code, value in enumerate(found)}
     codes = [UNLABELLED if gone else number[value] for value, gone in zip(objects, missing, strict=True)]
-    return np.array(codes, dtype=np.int64), classes
+    return np.array(codes, dtype=np.int64), found
 
 
 def _one_column(y: ArrayLike | None, n: int) -> NDArray[Any]:
