@@ -27,8 +27,11 @@ SEPARATORS = ",;\t"  # of columns: the first that the header line has
 
 # What people and programs write where there is no label, in any case. None of these is the name of a class.
 NO_LABEL = frozenset(
-    {"na", "n/a", "#n/a", "<na>", "nan", "null", "none", "?", "-"}
-    | {"unlabelled", "unlabeled", "unsorted", "unknown", "unsure", "junk"}
+    {"na", "n/a", "n.a.", "n.a", "#n/a", "<na>", "nan", "nat", "not available", "not applicable"}
+    | {"null", "(null)", "<null>", "#null!", r"\n", "nil", "none", "(none)", "<none>", "missing"}
+    | {"?", "??", "???", "-", "--", "---", "–", "—", ".", "tbd", "t.b.d.", "tba", "todo"}
+    | {"unlabelled", "unlabeled", "not labelled", "not labeled", "no label", "unassigned", "not assigned", "undefined"}
+    | {"unsorted", "unclassified", "unidentified", "undetermined", "unspecified", "unknown", "unsure", "junk"}
 )
 
 
@@ -154,6 +157,11 @@ def _numbers(text: pa.StringArray, owner: Path | str) -> pa.StringArray:
     return text
 
 
+def means_no_label(name: str, words: Collection[str] = NO_LABEL) -> bool:
+    """Whether a name says that there is no label."""
+    return not name.strip() or name.strip().casefold() in words
+
+
 def without_no_label(
     names: pa.StringArray, classes: Collection[str] = (), words: Collection[str] = NO_LABEL
 ) -> tuple[pa.StringArray, dict[str, int]]:
@@ -170,7 +178,7 @@ def without_no_label(
     """
     encoded = names.dictionary_encode()
     written = [name or "" for name in encoded.dictionary.to_pylist()]
-    means_none = [n not in classes and (not n.strip() or n.strip().casefold() in words) for n in written]
+    means_none = [name not in classes and means_no_label(name, words) for name in written]
     if not any(means_none):
         return names, {}
     counts = np.bincount(encoded.indices.drop_null().to_numpy(), minlength=len(written))

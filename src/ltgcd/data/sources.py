@@ -6,7 +6,6 @@ What is wrong with a source is said in one sentence (`InputError`) that names th
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,9 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ltgcd.common.checksums import bytes_are_as_written
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.common.outputs import FEATURES_MARK
+from ltgcd.common.warn import warn as warn  # noqa: PLC0414 - other rooms know it from here
 from ltgcd.data.collection import Collection, Source, Truth, check_unique, without_empty_classes
 from ltgcd.data.content_ids import content_ids
 from ltgcd.data.image_folder import find_images
@@ -27,6 +28,7 @@ from ltgcd.data.labels import (
     class_label_columns,
     codes_of,
     integer_names,
+    means_no_label,
     names_of,
     no_label_note,
     read_csv,
@@ -63,11 +65,6 @@ class Columns(NamedTuple):
 
 
 AS_THEY_ARE = Columns()
-
-
-def warn(sentence: str) -> None:
-    """Tell a Python user what was noticed about a source; a command prints it instead."""
-    warnings.warn(sentence, stacklevel=3)
 
 
 def read_source(
@@ -205,6 +202,11 @@ def read_manifest(
     codes = class_label.get(label or "")
     if codes is not None and pa.types.is_integer(table.schema.field("label").type):
         labels = _decode(table.column("label").combine_chunks(), codes, path)
+        if listed := [name for name in sorted_names(labels) if means_no_label(name)]:
+            notify(
+                f"{path}: '{listed[0]}' is taken for a class, for its metadata lists it as one; give those items the "
+                "label -1 if it means that they have none."
+            )
     else:
         labels = stored_labels(table, "label", path, notify)
     return _from_table(path, table, labels, notify, check_files=check_files)
@@ -240,6 +242,11 @@ def _read_npz(path: Path, notify: Notify) -> Source:
         known = [names[i] if i < len(names) else str(i) for i in range(int(n_old))]
     y = integer_names(arrays["y"], names, path, "y") if "y" in arrays else pa.nulls(n, pa.string())
     y_true = integer_names(arrays["y_true"], names, path, "y_true") if "y_true" in arrays else None
+    if names and bytes_are_as_written(path) is None:  # what we wrote lists no class that is none
+        (y, dropped), (y_true, _) = without_no_label(y), without_no_label(y_true) if y_true is not None else (None, {})
+        if dropped:
+            notify(no_label_note(dropped, f"{path}, array 'y'"))
+        known = None if known is None else [name for name in known if not means_no_label(name)]
     return _assemble(ids, items, y, y_true, path, known=known)
 
 

@@ -24,6 +24,7 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path, read_json, read_metadata, with_metadata, write_json
 from ltgcd.common.outputs import FEATURES_MARK, check_free
 from ltgcd.data.collection import Collection
+from ltgcd.data.content_ids import hexadecimal
 from ltgcd.data.parquet import check_table, read_parquet, read_table
 from ltgcd.data.sources import read_manifest
 
@@ -321,6 +322,13 @@ def skipped_is_as_written(folder: Path) -> bool:
 def opened(source: Path) -> FeatureStore | None:
     """The features in a source's folder, if it is one that ``ltgcd embed`` has written."""
     return open_features(source) if is_feature_folder(source) else None
+
+
+def contents_in(folder: Path, ids: pa.StringArray) -> pa.StringArray:
+    """Digest of what some items of a folder were when they were embedded, as `content_digests` tells it; else null."""
+    index = read_table(folder / INDEX_FILE)
+    held = hexadecimal(np.frombuffer(b"".join(index.column("digest").to_pylist()), np.uint8).reshape(len(index), -1))
+    return held.take(pc.index_in(ids, index.column("id").combine_chunks()))
 
 
 def shown_items(folder: Path) -> Collection | None:

@@ -23,6 +23,7 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.outputs import is_sealed
 from ltgcd.data.collection import positions
 from ltgcd.data.content_ids import content_digests
+from ltgcd.data.identity import EMPTY
 from ltgcd.data.parquet import read_table
 from ltgcd.data.sources import read_source
 from ltgcd.features.cache import missing_in, open_features, skipped_is_as_written
@@ -40,7 +41,6 @@ from ltgcd.run.file_problems import (
     tried,
 )
 from ltgcd.run.files import read_lines
-from ltgcd.run.identity import EMPTY
 from ltgcd.run.report import draw_again, features_of
 from ltgcd.run.reviewed import RunReview, check_log
 from ltgcd.run.suggested import suggestions_agree, with_suggestions_of_run

@@ -7,6 +7,7 @@ files are in `run.paths`.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from ltgcd.data.items import Kind
 from ltgcd.data.npz import read_npz, write_npz
 from ltgcd.data.parquet import read_table
 from ltgcd.features.cache import is_feature_folder, sealed_in
+from ltgcd.review.log import EventLog
 from ltgcd.run.files import file_is_as_written
 from ltgcd.run.fitted import FittedRun
 from ltgcd.run.items import (
@@ -92,6 +94,14 @@ class Run(FittedRun):
             raise InputError(
                 f"{self} has been updated {self.updates} times since it was finished; add to it with 'ltgcd update', "
                 "draw its page with 'ltgcd report', or start again in a new folder with --out."
+            )
+
+    def check_not_reviewed(self) -> None:
+        """Refuse to write labels again about which people have said something, which would not be in them."""
+        if self.states() or EventLog(self.files.review).version():
+            raise InputError(
+                f"{self} has been reviewed since it was written, and written again it would lose what people said; "
+                "save to a new folder, or load it (CategoryDiscovery.load) and go on from there."
             )
 
     # ------------------------------------------------------------ what is kept of the items
@@ -198,6 +208,12 @@ class Run(FittedRun):
     def update_features(self, number: int) -> Path:
         """Folder for what the backbone makes of the new images or texts of an update."""
         return self._update(number) / EMBEDDED
+
+    def drop_update_features(self, number: int) -> None:
+        """Remove what the backbone made for an update that had nothing to add."""
+        shutil.rmtree(self.update_features(number), ignore_errors=True)
+        if not any(self._update(number).iterdir()):
+            self._update(number).rmdir()
 
     def write_update(self, number: int, labels: pa.Table, appended: dict[str, NDArray[Any]]) -> None:
         """Keep what is an update's own: labels that came with it, and prototypes of the classes it appends.

@@ -20,6 +20,7 @@ from ltgcd.output.export.job import GIVEN
 from ltgcd.output.export.publish import sweep_exports
 from ltgcd.run.directory import Run
 from ltgcd.run.items import in_order
+from ltgcd.run.same_content import check_same_items
 
 
 def export_run(
@@ -54,7 +55,9 @@ def export_run(
     sweep_exports(out)  # also where this one is refused because the one that was killed had all but finished
     check_export(form, out, statuses, source)
     table = run.assignments()
-    items = read_source(source, notify=notify).collection if source is not None else run.items()
+    items, note = run.items() if source is None else read_source(source, notify=notify).collection, None
+    if source is not None and items is not None:
+        note = check_same_items(run, table.column("id").combine_chunks(), items, source)
     if source is None and items is not None:
         check_output(out, None, tuple(_source_folders(items)))
     if items is not None and items.items.kind == "image":
@@ -62,7 +65,9 @@ def export_run(
         ids = table.column("id").combine_chunks()
         shown = in_order(ids, items, source or f"the items of {run}")[0]
         items = Collection(ids, shown, np.full(len(ids), UNLABELLED, dtype=np.int64), ())
-    return export_items(with_given(table, _labelled(run, table)), items, form, out, statuses=statuses, copy=copy)
+    labelled = with_given(table, _labelled(run, table))
+    done = export_items(labelled, items, form, out, statuses=statuses, copy=copy)
+    return {**done, "notes": [*done["notes"], note]} if note else done
 
 
 def with_given(table: pa.Table, labelled: NDArray[np.bool_]) -> pa.Table:

@@ -103,7 +103,7 @@ def export_items(
             (folder / ending).write_text(content, encoding="utf-8")
             written.append((folder / ending, _beside(out, ending)))
         publish([*written, (folder / "output", out)])
-    return {"format": form, "n": n, "path": str(out), "notes": job.notes}
+    return {"format": form, "n": n, "path": str(out), "notes": [*job.notes, *job.name_notes()]}
 
 
 def _beside(out: Path, ending: str) -> Path:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import with_metadata
 from ltgcd.data.collection import Collection
+from ltgcd.data.labels import means_no_label
 from ltgcd.discovery.classes import SUGGESTED
 from ltgcd.output.export.files import FilePlacer
 
@@ -70,6 +71,21 @@ class Export:
         """Status of each category that has items, by number, unsure ones and junk last."""
         rows = sorted({(code, self._category(code, status), status) for code, _, status in self._kinds})
         return {category: status for _, category, status in sorted(rows, key=lambda row: row[1] in BINS)}
+
+    def name_notes(self) -> list[str]:
+        """What a person should know of names: classes that are called otherwise here, or read back as no label."""
+        own = {code: name or "unnamed" for code, name, _ in self._kinds}
+        found = [
+            f"The category '{own[code]}' is called '{shown}' here, for another one or a bin has its name."
+            for code, shown in sorted(self.names.items())
+            if shown != own[code]
+        ]
+        if empty := sorted({name for name in self.category_statuses if name not in BINS and means_no_label(name)}):
+            found.append(
+                f"'{empty[0]}' says that there is no label: read again from here, items of such a class are "
+                "unlabelled; give it another name ('ltgcd relabel')."
+            )
+        return found
 
     @cached_property
     def ids(self) -> list[str]:
