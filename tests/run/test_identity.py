@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from conftest import image_bytes
+from conftest import WIDE, image_bytes
 from ltgcd.cli import app
 from ltgcd.data.sources import read_source
 from ltgcd.run.directory import Run
@@ -106,7 +106,7 @@ def test_a_camera_that_counts_from_the_start_again(run: Path, tmp_path: Path) ->
     before, true = assigned(run), np.arange(30) % 3
     new = tmp_path / "november.npz"
     np.savez(new, x=vectors(true, 1), ids=np.array([f"IMG_{i:04d}.jpg" for i in range(30)]))
-    done = CliRunner().invoke(app, ["update", str(run), str(new)])
+    done = CliRunner(env=WIDE).invoke(app, ["update", str(run), str(new)])
     assert done.exit_code == 0, done.output
     assert "30 added" in done.output and "0 were there already" in done.output
     assert "30 new items have an id that the run has for other content" in done.output
@@ -127,7 +127,9 @@ def test_labels_of_items_that_are_there_are_kept(run: Path, finished: Path, tmp_
     before = assigned(run)
     labels = tmp_path / "checked.csv"
     labels.write_text("id,label\nIMG_0000.jpg,0\nIMG_0100.jpg,1\nIMG_0101.jpg,77\n")
-    done = CliRunner().invoke(app, ["update", str(run), str(finished.parent / "first.npz"), "--labels", str(labels)])
+    done = CliRunner(env=WIDE).invoke(
+        app, ["update", str(run), str(finished.parent / "first.npz"), "--labels", str(labels)]
+    )
     assert done.exit_code == 0, done.output
     assert "2 labels are of items that were there already: kept in the run" in done.output
     assert assigned(run) == before

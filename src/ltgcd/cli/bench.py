@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ltgcd.cli.common import Data, Json, report, status
+from ltgcd.cli.common import Data, Json, report, say, status
 
 
 def bench(
@@ -83,12 +83,12 @@ def bench(
             print(f"{cell['state']:<9}{named}{lacks}")
         if "cells" in result and dry_run:
             left = result["minutes_left"]
-            print(
+            say(
                 f"{len(result['cells'])} cells: {result['done']} done, {result['missing']} without their data, "
                 f"{result['todo']} to run" + (f", about {left:.0f} minutes." if left is not None else ".")
             )
         if "ran" in result:
-            print(f"{result['ran']} cells were run, {result['done']} were done before, {result['missing']} lack data.")
+            say(f"{result['ran']} cells were run, {result['done']} were done before, {result['missing']} lack data.")
         for path in result.get("figures", []):
             print(path)
         if "path" in result:

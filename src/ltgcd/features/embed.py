@@ -147,8 +147,6 @@ def embed(
     workers = workers if cluster else _chosen(workers, backbone)
     by = choose_engine(engine, backbone, len(collection) * (1 + views), engine_of(folder))
     claim(folder, cache_key(backbone, views, by))
-    if (engine, by) == ("auto", "openvino"):
-        notify("OpenVINO embeds, which is faster here than torch; its start takes some seconds")
     with _lock(folder):
         sweep(folder)
         whole, damaged = read_shards(folder, verify=True)
@@ -160,9 +158,12 @@ def embed(
         todo = todo[~cached[todo]]
         item_bytes = 2 * (1 + views) * int(np.prod(backbone.activation_shape))
         # Besides the shards: features.npz, with ids and labels, and about 60 bytes of index an item, twice.
-        _check_room(folder, len(todo) * item_bytes + len(collection) * (4 * backbone.dim + 128), notify)
+        needed = len(todo) * item_bytes + len(collection) * (4 * backbone.dim + 128)
+        _check_room(folder, needed, notify if len(todo) else lambda _sentence: None)
         started = time.perf_counter()
         if len(todo):
+            if (engine, by) == ("auto", "openvino"):
+                notify("OpenVINO embeds, which is faster here than torch; its start takes some seconds")
             free = free_numbers(collection.ids.take(todo), whole)
             size = _shard_items(len(collection), collection.items.kind, item_bytes)
             parts = (todo[start : start + size] for start in range(0, len(todo), size))
