@@ -77,10 +77,11 @@ def bench(
         return {**made.run(plan), "path": str(made.write_page())}
 
     def show(result: dict[str, Any]) -> None:
-        for cell in result.get("cells", []) if dry_run else []:
-            lacks = f"  missing: {cell['missing']}" if cell["missing"] else ""
-            named = f"{cell['table']:<18}{cell['dataset']:<24}{cell['row']:<20}seed {cell['seed']}"
-            print(f"{cell['state']:<9}{named}{lacks}")
+        cells = result.get("cells", []) if dry_run else []
+        for cell in cells:
+            print(f"{cell['state']:<9}{cell['table']:<18}{cell['dataset']:<24}{cell['row']:<20}seed {cell['seed']}")
+        for dataset, missing in dict.fromkeys((cell["dataset"], cell["missing"]) for cell in cells if cell["missing"]):
+            say(f"{dataset} is missing: {missing}", "  ")
         if "cells" in result and dry_run:
             left = result["minutes_left"]
             say(

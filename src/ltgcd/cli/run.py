@@ -287,6 +287,8 @@ def evaluate(
         return evaluate_predictions(run, truth, n_old).as_dict()
 
     def show(result: dict[str, Any]) -> None:
+        from ltgcd.output.report.sentences import plural
+
         rows = {
             "balanced_acc": "balanced ACC (%)",
             "acc": "instance ACC (%)",
@@ -307,7 +309,9 @@ def evaluate(
             shares, counts = result["errors"][group], result["error_items"][group]
             if shares is not None:
                 parts = (("right", "right"), ("in_old", "in an Old class"), ("in_new", "in a New one"))
-                told = [f"{shares[name]:.1f} % {words} ({counts[name]:,} items)" for name, words in parts]
+                told = [
+                    f"{shares[name]:.1f} % {words} ({plural(counts[name], 'item', 'items')})" for name, words in parts
+                ]
                 if counts["in_none"]:
                     told.append(
                         f"{shares['in_none']:.1f} % in a category that is no real class ({counts['in_none']:,})"
