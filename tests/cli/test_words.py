@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import typer
 
@@ -155,6 +156,14 @@ def test_a_reviewed_run_counts_what_was_named_and_embeds_nothing(npz: Npz, tmp_p
     again = call_cli("discover", source, "--k", 3, "--out", folder)
     assert "3 classes in all: 2 of your labels and 1 that you named or accepted." in again.out
     assert "embedding" not in again.err and "of disk" not in again.err
+
+
+def test_assignments_that_another_tool_rewrote_are_a_sentence(npz: Npz, tmp_path: Path) -> None:
+    words = ("train", npz(), "--k", 3, "--epochs", 1, "--out", tmp_path / "run")
+    assert call_cli(*words).code == 0
+    path = tmp_path / "run" / "assignments.parquet"
+    pq.write_table(pq.read_table(path).replace_schema_metadata(None), path)
+    assert fails(*words).startswith(str(path))
 
 
 def test_a_file_that_nobody_edited_needs_no_refine(npz: Npz, tmp_path: Path) -> None:

@@ -192,9 +192,10 @@ def _check_memory(source: Source, k: int | None, allowed: str | None, notify: No
 def summary(finished: Finished, n_old: int) -> dict[str, Any]:
     """What a command prints of a finished run: the number of classes, items by status, scores."""
     table, estimate, note = finished.table, finished.estimate, read_metadata(finished.table.schema)
-    status, classes = table.column("status"), classes_of(note, finished.run.labels().class_names[:n_old])
+    k, status = finished.run.class_count(note), table.column("status")  # refused where another tool rewrote the table
+    classes = classes_of(note, finished.run.labels().class_names[:n_old])
     return {
-        "k": finished.run.class_count(),
+        "k": k,
         "low": estimate["low"] if estimate else None,
         "high": estimate["high"] if estimate else None,
         "n_old": n_old,
