@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from conftest import ROOT, call_cli
+from conftest import ROOT, WIDE, call_cli
 from forks import Forked
 from ltgcd.bench import cells as cells_module
 from ltgcd.bench.cells import Workshop, as_split, current_records, scored, settings_of
@@ -129,7 +129,7 @@ def test_paper_md_names_every_table_and_leaves_its_state_to_the_page() -> None:
 
 def test_the_main_table_lists_every_cell_of_the_paper() -> None:
     places = ("--tables", str(TABLES), "--results", str(ROOT / "benchmarks" / "results"))
-    result = CliRunner().invoke(app, ["bench", "main", "--dry-run", "--json", *places])
+    result = CliRunner(env=WIDE).invoke(app, ["bench", "main", "--dry-run", "--json", *places])
     assert result.exit_code == 0, result.stderr
     cells = json.loads(result.stdout)["cells"]
     found = {(cell["dataset"], cell["row"], cell["seed"]) for cell in cells}

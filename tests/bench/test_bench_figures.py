@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from conftest import ROOT, call_cli, fails
+from conftest import ROOT, WIDE, call_cli, fails
 from ltgcd.bench import figures
 from ltgcd.bench.cells import Workshop, _sizes
 from ltgcd.bench.charts import NEW, OLD, mistaken, thirds_of
@@ -232,7 +232,7 @@ def test_without_matplotlib_one_sentence(tmp_path: Path) -> None:
 @needs_matplotlib
 def test_the_command_draws_and_writes_the_page(tmp_path: Path) -> None:
     place = ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "work"), "--tables", str(TABLES)]
-    done = CliRunner().invoke(app, ["bench", "--figures", *place])
+    done = CliRunner(env=WIDE).invoke(app, ["bench", "--figures", *place])
     assert done.exit_code == 0, done.output
     assert "RESULTS.md" in done.stdout
     assert (tmp_path / "RESULTS.md").is_file()

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from conftest import call_cli, fails, image_bytes
+from conftest import WIDE, call_cli, fails, image_bytes
 from forks import IMPORTED
 from ltgcd import CategoryDiscovery
 from ltgcd.cli import app
@@ -67,7 +67,7 @@ def contents(run: Path) -> dict[str, bytes]:
 
 def test_a_sound_run_is_sound_and_stays_as_it_is(run: Path) -> None:
     before = contents(run)
-    done = CliRunner().invoke(app, ["check", str(run)])
+    done = CliRunner(env=WIDE).invoke(app, ["check", str(run)])
     assert done.exit_code == 0 and "is sound" in done.output
     assert contents(run) == before
     assert "not a run directory" in fails("check", run.parent)
@@ -83,7 +83,7 @@ def test_every_damaged_file_is_named_and_what_follows_is_rebuilt(run: Path, name
     whole = (run / name).read_bytes()
     at = len(whole) // 2
     (run / name).write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
-    done = CliRunner().invoke(app, ["check", str(run), "--json"])
+    done = CliRunner(env=WIDE).invoke(app, ["check", str(run), "--json"])
     result = json.loads(done.stdout)
     assert done.exit_code == 2 and not result["sound"]
     named = {Path(problem["file"]).name: problem["follows"] for problem in result["problems"]}
@@ -92,7 +92,7 @@ def test_every_damaged_file_is_named_and_what_follows_is_rebuilt(run: Path, name
     if name == "model.safetensors":
         assert list(named) == [name]  # and not what is fitted to it
     assert all(problem["what"].endswith(".") and "\n" not in problem["what"] for problem in result["problems"])
-    done = CliRunner().invoke(app, ["check", str(run), "--repair", "--json"])
+    done = CliRunner(env=WIDE).invoke(app, ["check", str(run), "--repair", "--json"])
     assert done.exit_code == (0 if name in FOLLOWS else 2), done.stdout
     if name in FOLLOWS:
         assert check_run(Run(run))["sound"]

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from conftest import image_bytes, train
+from conftest import WIDE, image_bytes, train
 from ltgcd.cli import app
 from ltgcd.common.errors import InputError
 from ltgcd.data.sources import read_source
@@ -63,7 +63,7 @@ def test_a_camera_that_counts_from_the_start_again(run: Path, tmp_path: Path) ->
     before, true = assigned(run), np.arange(30) % 3
     new = tmp_path / "november.npz"
     np.savez(new, x=vectors(true, 1), ids=np.array([f"IMG_{i:04d}.jpg" for i in range(30)]))
-    done = CliRunner().invoke(app, ["update", str(run), str(new)])
+    done = CliRunner(env=WIDE).invoke(app, ["update", str(run), str(new)])
     assert done.exit_code == 0, done.output
     assert "30 added" in done.output and "0 were there already" in done.output
     assert "30 new items have an id that the run has for other content" in done.output
@@ -84,7 +84,9 @@ def test_labels_of_items_that_are_there_are_kept(run: Path, finished: Path, tmp_
     before = assigned(run)
     labels = tmp_path / "checked.csv"
     labels.write_text("id,label\nIMG_0000.jpg,0\nIMG_0100.jpg,1\nIMG_0101.jpg,77\n")
-    done = CliRunner().invoke(app, ["update", str(run), str(finished.parent / "first.npz"), "--labels", str(labels)])
+    done = CliRunner(env=WIDE).invoke(
+        app, ["update", str(run), str(finished.parent / "first.npz"), "--labels", str(labels)]
+    )
     assert done.exit_code == 0, done.output
     assert "2 labels are of items that were there already: kept in the run" in done.output
     assert assigned(run) == before
@@ -143,7 +145,7 @@ def test_features_of_other_photos_under_old_names_are_no_old_items(name: str, of
     labels, features = tmp_path / "checked.csv", of_photos / "november-features"
     labels.write_text("id,label\n" + "".join(f"unlabelled/{i:02d}.png,red\n" for i in range(2, 15, 3)))
     command = ["update", str(run), str(features), "--labels", str(labels)]
-    done = CliRunner().invoke(app, command)
+    done = CliRunner(env=WIDE).invoke(app, command)
     assert len(run.later_labels()) == 0, "a label of a new photo is none of the old one's"
     if run.kind == "image":
         assert done.exit_code == 2 and "is a run of images" in done.output
@@ -152,7 +154,7 @@ def test_features_of_other_photos_under_old_names_are_no_old_items(name: str, of
     assert done.exit_code == 0, done.output
     assert "24 added" in done.output and "24 new items have an id that the run has for other content" in done.output
     assert assigned(run.folder)["unlabelled/02 (2).png"]["name"] == "red"
-    assert "24 were there already" in CliRunner().invoke(app, command).output
+    assert "24 were there already" in CliRunner(env=WIDE).invoke(app, command).output
 
 
 def test_photos_are_told_from_others_by_a_run_that_keeps_their_features(of_photos: Path, tmp_path: Path) -> None:

@@ -19,12 +19,16 @@ from ltgcd.common.checksums import bytes_are_as_written
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.common.outputs import FEATURES_MARK
+from ltgcd.common.spreadsheet import EXPORT_COLUMNS, is_export
 from ltgcd.common.warn import warn as warn  # noqa: PLC0414 - other rooms know it from here
 from ltgcd.data.collection import Collection, Source, Truth, check_unique, without_empty_classes
 from ltgcd.data.content_ids import content_ids
+from ltgcd.data.exported import cut_texts_note, guessed_folders_note
 from ltgcd.data.image_folder import find_images
 from ltgcd.data.items import ImageFiles, Items, ParquetImages, Texts, Vectors, items_from_addresses
 from ltgcd.data.labels import (
+    GIVEN,
+    check_no_workbook,
     class_label_columns,
     codes_of,
     integer_names,
@@ -108,6 +112,7 @@ def read_source(
     else:
         reader = {".npz": _read_npz}.get(kind)
         if reader is None:
+            check_no_workbook(path)
             raise InputError(
                 f"{path} is of an unknown kind; give a folder of images, a .csv, a .parquet or an .npz file."
             )
@@ -163,6 +168,8 @@ def _read_folder(folder: Path, notify: Notify) -> Source:
     names, doubtful = without_no_label(names)
     if doubtful:
         notify(no_label_note(doubtful, f"{folder}, sub-folders"))
+    if sentence := guessed_folders_note(folder, ids, names):
+        notify(sentence)
     return _assemble(ids, ImageFiles(folder, ids), names, None, folder)
 
 
@@ -193,6 +200,8 @@ def read_manifest(
     if absent := [name for name in columns.named() if name not in schema.names]:
         raise InputError(f"{path} has no column '{absent[0]}'; its columns are {schema.names}.")
     wanted = [c for c in ("id", "path", "text", "y_true", *LABEL_COLUMNS, *columns.named()) if c in schema.names]
+    if is_export(schema.names):
+        wanted += [name for name in (*EXPORT_COLUMNS, GIVEN) if name in schema.names and name not in wanted]
     class_label = class_label_columns(schema)
     label = columns.label or next((name for name in LABEL_COLUMNS if name in schema.names), None)
     if label is None and len(class_label) == 1:
@@ -274,6 +283,8 @@ def _from_table(
     elif "text" in columns:
         items = Texts(strings(table.column("text"), "text", path, pa.large_string()))  # more than 2 GB of them fit
         _check_texts(items, path, notify)
+        if sentence := cut_texts_note(table, path):
+            notify(sentence)
     elif path.suffix.lower() == ".parquet":
         column = image_column(path)
         items = ParquetImages((path,), column, np.arange(len(table), dtype=np.int64))

@@ -148,8 +148,6 @@ def embed(
     by = choose_engine(engine, backbone, len(collection) * (1 + views), engine_of(folder))
     key = cache_key(backbone, views, by)
     check_claim(folder, key)  # before the lock, so that a folder which is refused stays as it is
-    if (engine, by) == ("auto", "openvino"):
-        notify("OpenVINO embeds, which is faster here than torch; its start takes some seconds")
     with locked(folder, "ltgcd embed"):
         claim(folder, key)
         sweep(folder)
@@ -162,9 +160,12 @@ def embed(
         todo = todo[~cached[todo]]
         item_bytes = 2 * (1 + views) * int(np.prod(backbone.activation_shape))
         # Besides the shards: features.npz, with ids and labels, and about 60 bytes of index an item, twice.
-        _check_room(folder, len(todo) * item_bytes + len(collection) * (4 * backbone.dim + 128), notify)
+        needed = len(todo) * item_bytes + len(collection) * (4 * backbone.dim + 128)
+        _check_room(folder, needed, notify if len(todo) else lambda _sentence: None)
         started = time.perf_counter()
         if len(todo):
+            if (engine, by) == ("auto", "openvino"):
+                notify("OpenVINO embeds, which is faster here than torch; its start takes some seconds")
             free = free_numbers(collection.ids.take(todo), whole)
             size = _shard_items(len(collection), collection.items.kind, item_bytes)
             parts = (todo[start : start + size] for start in range(0, len(todo), size))

@@ -25,6 +25,7 @@ from ltgcd.data.items import Kind
 from ltgcd.data.npz import read_npz, write_npz
 from ltgcd.data.parquet import read_table
 from ltgcd.features.cache import is_feature_folder, sealed_in
+from ltgcd.output.report.sentences import plural
 from ltgcd.review.log import EventLog
 from ltgcd.run.files import file_is_as_written
 from ltgcd.run.fitted import FittedRun
@@ -92,8 +93,8 @@ class Run(FittedRun):
             )
         if self.finished and self.class_count() and self.updates:
             raise InputError(
-                f"{self} has been updated {self.updates} times since it was finished; add to it with 'ltgcd update', "
-                "draw its page with 'ltgcd report', or start again in a new folder with --out."
+                f"{self} has been updated {plural(self.updates, 'time', 'times')} since it was finished; add to it "
+                "with 'ltgcd update', draw its page with 'ltgcd report', or start again in a new folder with --out."
             )
 
     def check_not_reviewed(self) -> None:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ltgcd.common.outputs import check_output
 from ltgcd.data.collection import UNLABELLED, Collection
 from ltgcd.data.items import ImageFiles
+from ltgcd.data.labels import GIVEN
 from ltgcd.data.sources import read_source, warn
 from ltgcd.output.export.formats import STATUSES, check_export, export_items
-from ltgcd.output.export.job import GIVEN
 from ltgcd.output.export.publish import sweep_exports
 from ltgcd.run.directory import Run
 from ltgcd.run.items import in_order

@@ -136,7 +136,7 @@ def _update(
         **{name: int((status == name).sum()) for name in ("known", "novel", "unsure")},
         **_difference(before, table, model.classes.codes),
         "skipped": skipped,
-        "notes": [*compared.sentences(), *_label_sentence(labels_kept)],
+        "notes": [*compared.sentences(), *_label_sentence(labels_kept, run)],
         "k": int(read_metadata(table.schema)["k"]),
         "seconds": round(time.perf_counter() - started, 3),
         "report": str(run.report),
@@ -173,13 +173,13 @@ def _keep_labels(run: Run, new: Collection, compared: Comparison) -> int:
     return run.keep_later_labels(compared.ids.take(rows), names_of(new.y[rows], new.class_names))
 
 
-def _label_sentence(n: int) -> list[str]:
+def _label_sentence(n: int, run: Run) -> list[str]:
     if not n:
         return []
     labels = "1 label is of an item that was" if n == 1 else f"{n:,} labels are of items that were"
     return [
-        f"{labels} there already: kept in the run for its next training, with no effect on what it says now; to use "
-        "them at once, give all labels to 'ltgcd discover' with a new --out."
+        f"{labels} there already: kept in the run for its next fit, with no effect on what it says now; 'ltgcd refine "
+        f"{run}' uses them."
     ]
 
 

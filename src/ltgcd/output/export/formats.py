@@ -23,10 +23,11 @@ from ltgcd.common.outputs import check_output
 from ltgcd.common.spreadsheet import guarded
 from ltgcd.data.collection import Collection, positions
 from ltgcd.data.images import image_size
+from ltgcd.data.labels import GIVEN
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
 from ltgcd.discovery.classes import SUGGESTED
 from ltgcd.output.export.files import safe_name, unique_name
-from ltgcd.output.export.job import BINS, GIVEN, Export
+from ltgcd.output.export.job import BINS, Export
 from ltgcd.output.export.label_studio import INTERFACE, write_label_studio
 from ltgcd.output.export.publish import private_folder, publish
 
@@ -75,7 +76,8 @@ def export_items(
         ``id, label, name, status, confidence`` and, where they are there, ``given`` and ``suggested``; more columns are
         left out.
     collection : Collection or None
-        The items, in any order, for all formats but csv and parquet; every assigned item must be among them.
+        The items, in any order; every assigned item must be among them. For csv and parquet, which show the beginning
+        of texts, they may be missing.
     form : str
         A key of `FORMATS`.
     out : path
@@ -122,12 +124,12 @@ def _items_of(table: pa.Table, collection: Collection) -> Collection:
 
 
 def _write_csv(job: Export, path: Path) -> int:
-    pacsv.write_csv(guarded(job.table()), path)
+    pacsv.write_csv(guarded(job.table_with_texts()), path)
     return len(job.ids)
 
 
 def _write_parquet(job: Export, path: Path) -> int:
-    pq.write_table(job.table(), path, write_page_checksum=True)
+    pq.write_table(job.table_with_texts(), path, write_page_checksum=True)
     return len(job.ids)
 
 

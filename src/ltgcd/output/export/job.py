@@ -12,12 +12,13 @@ import pyarrow.compute as pc
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import with_metadata
 from ltgcd.data.collection import Collection
-from ltgcd.data.labels import means_no_label
+from ltgcd.data.exported import TEXT_LENGTH
+from ltgcd.data.items import Texts
+from ltgcd.data.labels import GIVEN, means_no_label
 from ltgcd.discovery.classes import SUGGESTED
 from ltgcd.output.export.files import FilePlacer
 
 UNSURE, JUNK = "unsure", "junk"
-GIVEN = "given"  # column that says whether the label is a person's
 BINS = (UNSURE, JUNK)  # items that are in no category, and stay apart under these names
 
 
@@ -142,6 +143,14 @@ class Export:
             table = table.append_column(SUGGESTED, pc.if_else(is_junk, None, proposed))
         # The reader of parquet takes the labels as they are where the classes are told: "1" beside "cat", too.
         return with_metadata(table, {"class_names": [c for c, s in self.category_statuses.items() if s not in BINS]})
+
+    def table_with_texts(self) -> pa.Table:
+        """The table with the beginning of each text, where the items are texts: for whoever edits it by hand."""
+        items = None if self.collection is None else self.collection.items
+        if not isinstance(items, Texts):
+            return self.table()
+        beginnings = pc.utf8_slice_codeunits(items.texts, 0, TEXT_LENGTH)
+        return self.table().append_column("text", beginnings.slice(0, len(self.assignments)))
 
     def need(self, *kinds: str) -> Collection:
         """The items themselves; says what is missing."""
