@@ -65,6 +65,34 @@ def square(folder: Path, trouble: str) -> Callable[[int, Advance], tuple[int, in
     return work
 
 
+def killed_once(prepare: Callable[[], Callable[..., Any]], marker: Path, moment: str) -> Callable[..., Any]:
+    """What `prepare` makes, whatever that is; the first process that gets there dies, and leaves the marker.
+
+    At the moment "begin" nothing of its shard is done, at "advance" a part of it, or all but the message that it is.
+    """
+    function = prepare()
+
+    def die() -> None:
+        try:
+            marker.open("x").close()
+        except FileExistsError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def work(shard: object, advance: Advance) -> object:
+        if moment == "begin":
+            die()
+
+        def told(items: int) -> None:
+            advance(items)
+            if moment == "advance":
+                die()
+
+        return function(shard, told)
+
+    return work
+
+
 class OnlyHere:
     """Can be pickled, and not be made again in another process."""
 
