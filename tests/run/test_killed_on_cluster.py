@@ -14,14 +14,19 @@ import numpy as np
 import psutil
 import pytest
 
+from ltgcd.data.sources import read_source
 from ltgcd.run.directory import Run
+from ltgcd.run.discover import discover_source
 
-# The real command; a search for neighbours is in blocks from 300 items on, and the first one never gets its third.
+# The real command, with nothing to rehearse; neighbours are searched in blocks of 300 items, and where it shall be
+# killed, the first search never gets its third.
 RUNNER = """
 import sys, time
 from ltgcd.common.engine import ray_cluster
 from ltgcd.graph import knn
+from ltgcd.run.discover import discover_source
 from ltgcd.__main__ import main
+discover_source.__kwdefaults__["rehearsals"] = 0
 knn.QUERIES, following, given = 300, ray_cluster._next, []
 def slow(shards):
     given.append(None)
@@ -69,15 +74,14 @@ def test_a_driver_killed_at_its_first_block_goes_on_with_the_cluster_or_without_
     assert not (tmp_path / "again" / "assignments.parquet").exists()
 
     shutil.copytree(tmp_path / "again", tmp_path / "alone")
-    others = [
-        discover("whole", source, tmp_path / name, *options)
-        for name, options in (("again", ("--cluster", "ray")), ("alone", ()), ("undisturbed", ()))
-    ]
-    told = [process.communicate(timeout=240)[1] for process in others]
-    assert [process.returncode for process in others] == [0, 0, 0], told
+    ray = discover("whole", source, tmp_path / "again", "--cluster", "ray")
+    alone = discover("whole", source, tmp_path / "alone")
+    discover_source(read_source(source), tmp_path / "undisturbed", k=6, rehearsals=0)
+    told = [process.communicate(timeout=240)[1] for process in (ray, alone)]
+    assert [ray.returncode, alone.returncode] == [0, 0], told
     reused = f"searching neighbours: {finished} of 4 blocks were finished before"
-    assert [reused in text for text in told] == [True, True, False]
-    assert "Ray actors" in told[0] and "Ray actors" not in told[1]
+    assert all(reused in text for text in told)
+    assert ["Ray actors" in text for text in told] == [True, False]
     tables = [Run(tmp_path / name).assignments() for name in ("undisturbed", "again", "alone")]
     assert tables[1].equals(tables[0])
     assert tables[2].equals(tables[0])
