@@ -60,7 +60,7 @@ class Embedding:
     quality : {"quick", "standard", "best"} or None
         How much time images are worth: one of `QUALITIES`, `QUALITY` by default.
     cluster : str or None
-        A Ray cluster that shares the work, as `embed` takes it, and the search for neighbours.
+        A Ray cluster that shares the work, as `embed` takes it, the search for neighbours and the pictures of the page.
     """
 
     backbone: str | None = None
@@ -163,13 +163,13 @@ def discover_source(
                 texts=texts,
                 processes=partial(processes_that_fit, n, dim, allowed=max_memory, most=embedding.workers),
             )
-        x, ids = vectors(embedded), embedded.collection.ids
-        run.write_features(ids, x)  # also of images: another source may be embedded there later
-        if items is not None:
-            run.write_items(items)
-        notify("drawing the report")
-        shown: Items | None = items.items if items is not None else None
-        draw_report(run, finished.table, x, shown, title=title)
+            x, ids = vectors(embedded), embedded.collection.ids
+            run.write_features(ids, x)  # also of images: another source may be embedded there later
+            if items is not None:
+                run.write_items(items)
+            notify("drawing the report")
+            shown: Items | None = items.items if items is not None else None
+            draw_report(run, finished.table, x, shown, title=title)
     return {**summary(finished, collection.n_old), "skipped": skipped, "report": str(run.report)}
 
 

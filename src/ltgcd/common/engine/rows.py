@@ -15,6 +15,7 @@ import hashlib
 import pickle
 import shutil
 import sys
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ltgcd.common.engine.ray_cluster import check_cluster, joined
-from ltgcd.common.engine.shards import map_shards
+from ltgcd.common.engine.shards import START_SECONDS, map_shards
 from ltgcd.common.files import atomic_path
 from ltgcd.common.progress import progress
 
@@ -92,6 +93,22 @@ def on_cluster(cluster: str | None, folder: Path, notify: Callable[[str], None])
     _remove(folder)
 
 
+@contextmanager
+def shared_if_long(seconds: float) -> Iterator[None]:
+    """Let others share what would take this process some seconds inside: who does already, or processes of its own.
+
+    What takes less than their start is shared with nobody.
+    """
+    if seconds < START_SECONDS:
+        with shared(None):
+            yield
+    elif _sharing.get() is not None:
+        yield
+    else:
+        with tempfile.TemporaryDirectory(prefix="ltgcd-") as folder, shared(Sharing(Path(folder))):
+            yield
+
+
 def _remove(folder: Path) -> None:
     """Remove what we have put into a folder, and itself if nothing else is in it: it may be somebody's by that name."""
     for work in folder.glob(f"{WORK}*"):
@@ -120,7 +137,7 @@ def by_rows(
     """
     blocks = [(start, min(start + step, n)) for start in range(0, n, step)]
     sharing = _sharing.get()
-    if sharing is None or len(blocks) == 1:
+    if sharing is None or len(blocks) < 2:
         yield from _by_us(prepare, arrays, blocks, title, threads)
         return
     folder = sharing.folder.resolve() / _checksum(prepare, arrays, blocks)
