@@ -53,7 +53,7 @@ Workers = Annotated[
         min=1,
         show_default="auto",
         help="Processes that embed or rehearse side by side, of one thread each; 1 is none but this. By default one a "
-        "core, if that is faster.",
+        "core, if that is faster. With --cluster, 2 or more also train a last stage together.",
     ),
 ]
 Cluster = Annotated[

@@ -8,3 +8,7 @@ from __future__ import annotations
 
 class InputError(ValueError):
     """Something is wrong with what the user gave; the message names it and says what to do."""
+
+
+class PeerGone(InputError):
+    """Another process that trains together with this one has died, or does not answer."""
