@@ -108,6 +108,26 @@ class OnlyHere:
         self.__dict__.update(state)
 
 
+def together(folder: Path, trouble: str, notify: Callable[[str], None]) -> None:
+    """Two processes of a group add up their numbers; the second dies once, and the next two refuse; or it has a bug."""
+    import torch
+    import torch.distributed as dist
+
+    from ltgcd.training.distributed import join_world
+
+    world, total = join_world(), torch.tensor([dist.get_rank() + 1])
+    dist.all_reduce(total)
+    notify(f"{world.size} make {int(total)}")
+    with world.alive(folder):
+        if world.rank == 1 and trouble == "bug":
+            raise ZeroDivisionError("a bug")
+        if world.rank == 1 and not (folder / "trouble").exists():
+            (folder / "trouble").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        dist.barrier()
+    raise InputError("Both refuse this.")
+
+
 def sums(
     folder: Path, trouble: str, arrays: Mapping[str, NDArray[Any]]
 ) -> Callable[[int, int], tuple[NDArray[Any], NDArray[Any]]]:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ltgcd.common.engine import ray_cluster, shards
+from ltgcd.common.engine.ray_together import run_together
 from ltgcd.common.engine.rows import Sharing, by_rows, on_cluster, shared
 from ltgcd.common.engine.shards import map_shards
 from ltgcd.common.errors import InputError
@@ -291,6 +292,21 @@ def test_a_driver_that_is_killed_is_started_again(three_nodes: str, tmp_path: Pa
     subprocess.run([*driver, ""], check=True, timeout=120)
     assert set(finished(tmp_path)) == set(range(9))
     assert finished(tmp_path)[0] == 1  # and what was there has been left alone
+
+
+def test_who_computes_together_is_started_again_and_what_goes_wrong_is_told(three_nodes: str, tmp_path: Path) -> None:
+    """Two processes in one group: one dies, and both begin again; what they refuse, and a bug, end here."""
+    said: list[str] = []
+    with pytest.raises(InputError, match=r"^Both refuse this\.$"):
+        run_together(partial(errands.together, tmp_path, "die once"), "auto", 2, tmp_path / "shared", 60, said.append)
+    assert (tmp_path / "trouble").exists()
+    assert said == ["2 processes of the cluster train together", "2 make 3", "2 make 3"]
+    with pytest.raises(ZeroDivisionError, match="a bug") as caught:
+        run_together(partial(errands.together, tmp_path, "bug"), "auto", 2, tmp_path / "shared", 60, said.append)
+    assert "errands.py" in str(caught.value.__cause__)
+    assert not list((tmp_path / "shared").iterdir())
+    with pytest.raises(InputError, match="has 3 cores, but --workers 4"):
+        run_together(partial(errands.together, tmp_path, ""), "auto", 4, tmp_path / "shared", 60, said.append)
 
 
 def test_what_is_no_cluster_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
