@@ -61,8 +61,8 @@ Cluster = Annotated[
     typer.Option(
         "--cluster",
         show_default="none",
-        help="A Ray cluster that shares embedding, neighbours and labelling: ray (this machine), auto (the one this "
-        "machine is part of) or ray://host:10001. The answer is the same to the last bit; see docs/scale.md.",
+        help="A Ray cluster that shares embedding, neighbours and labelling, and with --workers the training of a last "
+        "stage: ray (this machine), auto (the one this machine is part of) or ray://host:10001; see docs/scale.md.",
     ),
 ]
 MaxMemory = Annotated[
