@@ -1,11 +1,11 @@
 """Whether `discover` gives the same labels to the last bit in one process, in two worker processes, and on Ray.
 
-    python benchmarks/engines.py [--items 60000] [--rehearsals 2]
+    python benchmarks/engines.py [--items 60000] [--rehearsals 0]
 
-60,000 × 384 made-up vectors (those of speed/growth.py): class number, training, two rehearsals and every item's label.
-"processes" share each search for neighbours and rehearse side by side; "Ray" is `--cluster ray` on this machine.
-Checksums of labels, confidences and statuses, with the seconds of each and how busy the machine was when it began, are
-written to benchmarks/results/engines.txt.
+60,000 × 384 made-up vectors (those of speed/growth.py): class number, training and every item's label; with
+--rehearsals 2 or more these, too, side by side where there are processes. "2 processes" share each search for
+neighbours (and rehearse); "Ray" is `--cluster ray` on this machine. Checksums of labels, confidences and statuses, with
+the seconds of each and how busy the machine was when it began, are written to benchmarks/results/engines.txt.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def checksums(run: Run) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=60_000)
-    parser.add_argument("--rehearsals", type=int, default=2)
+    parser.add_argument("--rehearsals", type=int, default=0)
     arguments = parser.parse_args()
     lines = [
         f"discover, {arguments.items:,} × 384 made-up vectors in {CLASSES} classes, {arguments.rehearsals} rehearsals",
