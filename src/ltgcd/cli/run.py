@@ -185,6 +185,7 @@ def train(
     """
 
     def work() -> dict[str, Any]:
+        from contextlib import nullcontext
         from functools import partial
 
         from ltgcd.common.engine.ray_cluster import check_cluster
@@ -226,7 +227,7 @@ def train(
             keeps_checkpoints=True,
         )
         n, dim = vectors(read).shape
-        with on_cluster(cluster, Run(out).shared, status):
+        with on_cluster(cluster, Run(out).shared, status) if join_world().size == 1 else nullcontext():
             done = train_run(
                 read,
                 out,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -108,8 +109,8 @@ class OnlyHere:
         self.__dict__.update(state)
 
 
-def together(folder: Path, trouble: str, notify: Callable[[str], None]) -> None:
-    """Two processes of a group add up their numbers; the second dies once, and the next two refuse; or it has a bug."""
+def together(folder: Path, notify: Callable[[str], None]) -> None:
+    """Two processes of a group add up their numbers; the second one dies once, and those that come after it refuse."""
     import torch
     import torch.distributed as dist
 
@@ -119,13 +120,17 @@ def together(folder: Path, trouble: str, notify: Callable[[str], None]) -> None:
     dist.all_reduce(total)
     notify(f"{world.size} make {int(total)}")
     with world.alive(folder):
-        if world.rank == 1 and trouble == "bug":
-            raise ZeroDivisionError("a bug")
         if world.rank == 1 and not (folder / "trouble").exists():
             (folder / "trouble").touch()
             os.kill(os.getpid(), signal.SIGKILL)
         dist.barrier()
     raise InputError("Both refuse this.")
+
+
+def bug(_notify: Callable[[str], None]) -> None:
+    print("half a line, and", file=sys.stderr, end=" ")
+    print("the rest", file=sys.stderr)
+    raise ZeroDivisionError("a bug")
 
 
 def sums(

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import pickle
+import queue
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import errands
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from ltgcd.common.engine import ray_cluster, shards
+from ltgcd.common.engine import ray_cluster, ray_together, shards
 from ltgcd.common.engine.ray_together import run_together
 from ltgcd.common.engine.rows import Sharing, by_rows, on_cluster, shared
 from ltgcd.common.engine.shards import map_shards
@@ -294,19 +298,32 @@ def test_a_driver_that_is_killed_is_started_again(three_nodes: str, tmp_path: Pa
     assert finished(tmp_path)[0] == 1  # and what was there has been left alone
 
 
-def test_who_computes_together_is_started_again_and_what_goes_wrong_is_told(three_nodes: str, tmp_path: Path) -> None:
-    """Two processes in one group: one dies, and both begin again; what they refuse, and a bug, end here."""
+def test_of_two_that_compute_together_one_dies_and_both_begin_again(three_nodes: str, tmp_path: Path) -> None:
+    """In one group of torch.distributed; what they refuse is refused here, and nothing is left behind."""
     said: list[str] = []
     with pytest.raises(InputError, match=r"^Both refuse this\.$"):
-        run_together(partial(errands.together, tmp_path, "die once"), "auto", 2, tmp_path / "shared", 60, said.append)
+        run_together(partial(errands.together, tmp_path), "auto", 2, tmp_path / "shared", 60, said.append)
     assert (tmp_path / "trouble").exists()
     assert said == ["2 processes of the cluster train together", "2 make 3", "2 make 3"]
-    with pytest.raises(ZeroDivisionError, match="a bug") as caught:
-        run_together(partial(errands.together, tmp_path, "bug"), "auto", 2, tmp_path / "shared", 60, said.append)
-    assert "errands.py" in str(caught.value.__cause__)
     assert not list((tmp_path / "shared").iterdir())
     with pytest.raises(InputError, match="has 3 cores, but --workers 4"):
-        run_together(partial(errands.together, tmp_path, ""), "auto", 4, tmp_path / "shared", 60, said.append)
+        run_together(partial(errands.together, tmp_path), "auto", 4, tmp_path / "shared", 60, said.append)
+
+
+def test_a_bug_in_one_that_computes_with_others_is_told_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which is set for good in a process of its own
+    heard: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+    (tmp_path / ray_together.CALL).write_bytes(pickle.dumps(errands.bug))
+    with pytest.raises(ZeroDivisionError):
+        ray_together._work(tmp_path, str(Path.cwd()), heard)
+    assert heard.get() == ("sentence", "half a line, and the rest")
+    told = ray_together._Told(lambda _sentence: None)
+    told.hear([heard.get()])
+    with pytest.raises(ZeroDivisionError, match="a bug") as caught:
+        told.raise_error()
+    assert "errands.py" in str(caught.value.__cause__)
 
 
 def test_what_is_no_cluster_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
