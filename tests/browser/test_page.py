@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,24 @@ NAMES = ["cat", EVIL, "novel-001", "novel-002", "novel-003", "novel-004"]
 SIZES = [30, 20, 25, 6, 1, 3]
 
 
+class Numbered(NamedTuple):
+    """Pictures of numbers, in a colour for each class."""
+
+    numbers: np.ndarray
+    classes: np.ndarray
+
+    def __call__(self, rows: np.ndarray) -> list[Image.Image | None]:
+        found: list[Image.Image | None] = []
+        for row in rows.tolist():
+            image = Image.new("RGB", (48, 48), ["#ccd", "#cdc", "#fdb", "#fcc", "#cff", "#eee"][self.classes[row]])
+            ImageDraw.Draw(image).text((8, 16), str(self.numbers[row]), fill="black")
+            found.append(image)
+        return found
+
+    def select(self, rows: np.ndarray) -> Numbered:
+        return Numbered(self.numbers[rows], self.classes[rows])
+
+
 def write_page(folder: Path, kind: str) -> Path:
     """Two known classes, one with a hostile name; two novel categories, one of a single item, one of unsure items only.
 
@@ -42,14 +60,6 @@ def write_page(folder: Path, kind: str) -> Path:
     words = ["purr", "bark", "chirp", "hiss", "roar", "meow"]
     items: Any = Texts(pa.array([f"{words[t]} number {i} {EVIL}" for i, t in enumerate(true)]))
     collection = Collection(pa.array(ids), items if kind == "text" else Vectors(x), np.full(n, -1), tuple(NAMES[:2]))
-
-    def pictures(rows: np.ndarray) -> list[Image.Image | None]:
-        found: list[Image.Image | None] = []
-        for row in rows.tolist():
-            image = Image.new("RGB", (48, 48), ["#ccd", "#cdc", "#fdb", "#fcc", "#cff", "#eee"][true[row]])
-            ImageDraw.Draw(image).text((8, 16), str(row), fill="black")
-            found.append(image)
-        return found
 
     assignments = pa.table(
         {
@@ -76,7 +86,7 @@ def write_page(folder: Path, kind: str) -> Path:
         k_estimate=estimate,
         calibration_error=0.076,
         calibration_chance=0.051,
-        pictures=pictures if kind == "picture" else None,
+        pictures=Numbered(np.arange(n), true) if kind == "picture" else None,
         title="a <b>title</b>",
     )
     (folder / "page.html").write_text(report_html(report), encoding="utf-8")

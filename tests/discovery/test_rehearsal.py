@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.common.engine import errands
 
 from conftest import train
+from ltgcd.common.engine.shards import in_processes
 from ltgcd.common.errors import InputError
 from ltgcd.common.tables import most_likely
 from ltgcd.data.digits import digits_source
@@ -167,6 +172,43 @@ def test_side_by_side_they_teach_the_same_to_the_last_bit(tmp_path: Path, monkey
         assert rehearse(task, experiment, true, 4, checkpoints=kept, notify=told.append, processes=2) == alone
         assert told[0].startswith("4 rehearsals, 2 at a time") and "2 worker processes" in told[1]
         assert list((tmp_path / "rehearsal-2").glob("epoch-*.safetensors"))
+
+
+def test_a_rehearsal_whose_process_is_killed_goes_on_in_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its first epoch, of which a checkpoint is kept: counted once, and what is learnt has the same bits."""
+    x, true = blobs(0.8, n_classes=8)
+    task = Problem(x, half_labelled(true, 5), 5, 8, 0)
+    alone = rehearse(task, EXPERIMENT, true, 4)
+    epochs: list[int] = []
+
+    def with_a_death(
+        prepare: Callable[[], Any], *rest: Any, advance: Callable[[int], None], **others: Any
+    ) -> list[Any]:
+        def count(done: int) -> None:
+            epochs.append(done)
+            advance(done)
+
+        dying = partial(errands.killed_once, prepare, tmp_path / "died", "advance")
+        return in_processes(dying, *rest, advance=count, **others)
+
+    monkeypatch.setattr(rehearsal, "in_processes", with_a_death)
+    monkeypatch.setattr(rehearsal, "fit_seconds", lambda _n, _epochs: 100.0)
+    told: list[str] = []
+    found = rehearse(
+        task,
+        EXPERIMENT,
+        true,
+        4,
+        checkpoints=lambda stage: Checkpoints(tmp_path / stage),
+        notify=told.append,
+        processes=2,
+    )
+    assert found == alone
+    assert (tmp_path / "died").exists()
+    assert sum("a worker process was killed" in sentence for sentence in told) == 1
+    assert sum(epochs) == 4 * 3 and -1 in epochs
 
 
 def test_what_goes_wrong_in_a_process_is_said_as_it_would_be_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -319,6 +319,27 @@ def test_two_processes_train_the_last_stage_like_one(pictures, tmp_path):
     np.testing.assert_allclose(*confidences, atol=1e-2)
 
 
+def test_two_processes_of_a_cluster_train_the_last_stage_like_two_of_torchrun(pictures, tmp_path):
+    """The same loop and world: labels and weights to the last bit, an epoch a line, and nothing left behind."""
+    pytest.importorskip("ray")
+    rate = f"schedule.learning_rate={FEW['schedule.learning_rate']}"
+    options = ("--k", "4", "--epochs", "2", "--set", "schedule.batch_size=16", "--set", rate)
+    two = start_two(pictures / "features", tmp_path / "torchrun", *options)
+    outputs = [process.communicate(timeout=240) for process in two]
+    assert [process.returncode for process in two] == [0, 0], outputs
+    ray = start_training(pictures / "features", tmp_path / "ray", *options, "--cluster", "ray", "--workers", "2")
+    out, err = ray.communicate(timeout=240)
+    assert ray.returncode == 0, err
+    assert "2 processes of the cluster train together" in err
+    assert json.loads(out)["k"] == 4
+    tables = [pq.read_table(tmp_path / name / "assignments.parquet") for name in ("torchrun", "ray")]
+    assert tables[1].equals(tables[0])
+    first, second = (read_tensors(tmp_path / name / "model.safetensors")[0] for name in ("torchrun", "ray"))
+    assert all(torch.equal(first[name], second[name]) for name in first | second)
+    assert epochs_done(tmp_path / "ray") == 2
+    assert not (tmp_path / "ray" / "shared").exists()
+
+
 def test_without_views_the_last_stage_is_refused(digits, tmp_path):
     with pytest.raises(InputError, match="--views 4"):
         train(digits, tmp_path / "run", k=10, regime="last-stage")

@@ -57,7 +57,7 @@ Workers = Annotated[
         min=1,
         show_default="auto",
         help="Processes that embed or rehearse side by side, of one thread each; 1 is none but this. By default one a "
-        "core, if that is faster.",
+        "core, if that is faster. With --cluster, 2 or more also train a last stage together.",
     ),
 ]
 Cluster = Annotated[
@@ -65,8 +65,8 @@ Cluster = Annotated[
     typer.Option(
         "--cluster",
         show_default="none",
-        help="A Ray cluster that shares embedding, neighbours and labelling: ray (this machine), auto (the one this "
-        "machine is part of) or ray://host:10001. The answer is the same to the last bit; see docs/scale.md.",
+        help="A Ray cluster that shares embedding, neighbours and labelling, and with --workers the training of a last "
+        "stage: ray (this machine), auto (the one this machine is part of) or ray://host:10001; see docs/scale.md.",
     ),
 ]
 MaxMemory = Annotated[

@@ -8,12 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from ltgcd.cli.common import (
+    Cluster,
     Json,
     Labels,
     LabelsFrom,
     OwnBackbone,
     Seed,
     VectorsPath,
+    Workers,
     print_scores,
     report,
     say,
@@ -167,6 +169,8 @@ def train(
         Path | None, typer.Option("--weights", help="Backbone weights, if the features were made with others.")
     ] = None,
     backbone: OwnBackbone = None,
+    workers: Workers = None,
+    cluster: Cluster = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -181,19 +185,31 @@ def train(
       ltgcd train embeddings.npz --method simgcd --k 100 --seed 1 --out runs/simgcd --json
       ltgcd train embeddings.npz --preset literal --set selection.k_s=20 --k 100 --out runs/literal
       torchrun --nproc-per-node 2 -m ltgcd train features/plankton --k 121 --out runs/two-processes
+      ltgcd train features/plankton --k 121 --out runs/on-ray --cluster auto --workers 4
     """
 
     def work() -> dict[str, Any]:
+        from contextlib import nullcontext
+        from functools import partial
+
+        from ltgcd.common.engine.ray_cluster import check_cluster
+        from ltgcd.common.engine.rows import on_cluster
         from ltgcd.common.errors import InputError
         from ltgcd.common.outputs import check_folder
         from ltgcd.data.sources import read_source
+        from ltgcd.discovery.memory import processes_that_fit
         from ltgcd.discovery.task import configure
         from ltgcd.features.backbones import trust_backbone
         from ltgcd.features.cache import opened
+        from ltgcd.run.directory import Run
         from ltgcd.run.discover import summary
-        from ltgcd.run.train import regime_for, train_run
+        from ltgcd.run.train import regime_for, train_run, train_together, vectors
         from ltgcd.training.distributed import join_world
 
+        if cluster is not None:
+            check_cluster(cluster)
+            if join_world().size > 1:
+                raise InputError("The work is shared by torchrun or by --cluster, not by both; leave out one of them.")
         changes: dict[str, Any] = {} if epochs is None else {"schedule.epochs": epochs}
         for setting in change or []:
             name, equals, value = setting.partition("=")
@@ -216,7 +232,18 @@ def train(
             n_processes=join_world().size,
             keeps_checkpoints=True,
         )
-        done = train_run(read, out, config, store=store, weights=weights, notify=status)
+        n, dim = vectors(read).shape
+        with on_cluster(cluster, Run(out).shared, status) if join_world().size == 1 else nullcontext():
+            done = train_run(
+                read,
+                out,
+                config,
+                store=store,
+                weights=weights,
+                notify=status,
+                processes=partial(processes_that_fit, n, dim, most=workers),
+                together=train_together(config, cluster, workers),
+            )
         return {"method": method, "trained": config.experiment is not None, **summary(done, read.collection.n_old)}
 
     def show(result: dict[str, Any]) -> None:

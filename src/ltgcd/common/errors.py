@@ -12,3 +12,7 @@ class InputError(ValueError):
 
 class BusyError(InputError):
     """Another process is writing to the same place just now; the message says who, as far as that is known."""
+
+
+class PeerGone(InputError):
+    """Another process that trains together with this one has died, or does not answer."""

@@ -1,4 +1,4 @@
-"""Which of several processes this is, where ``torchrun`` started them; read from the environment alone."""
+"""Which of several processes this is, where ``torchrun`` or Ray Train started them; read from the environment alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def rank_and_size() -> tuple[int, int]:
-    """Number of this process and how many there are; (0, 1) unless ``torchrun`` started it.
+    """Number of this process and how many there are; (0, 1) unless ``torchrun`` or Ray Train started it.
 
     Schedulers and other tools set a RANK too, so that one variable alone says nothing.
     """

@@ -27,7 +27,7 @@ from ltgcd.features.embed import embed
 from ltgcd.run.directory import Run
 from ltgcd.run.evaluate import accuracies
 from ltgcd.run.report import draw_report
-from ltgcd.run.train import Finished, Notify, regime_for, run_config, silent, train_run, vectors
+from ltgcd.run.train import Finished, Notify, regime_for, run_config, silent, train_run, train_together, vectors
 
 # Backbone and side of an image in pixels. With OpenVINO on a CPU the second takes twice as long as the first, and the
 # third six times.
@@ -61,7 +61,8 @@ class Embedding:
     quality : {"quick", "standard", "best"} or None
         How much time images are worth: one of `QUALITIES`, `QUALITY` by default.
     cluster : str or None
-        A Ray cluster that shares the work, as `embed` takes it, and the search for neighbours.
+        A Ray cluster that shares the work, as `embed` takes it, the search for neighbours and the pictures of the page;
+        with 2 or more `workers`, also the training of a last stage.
     """
 
     backbone: str | None = None
@@ -135,6 +136,7 @@ def discover_source(
     if isinstance(collection.items, Vectors):
         _check_memory(source, k, max_memory, notify)
     config = _configured(source, embedding, store, k, method, rehearsals, labels_from, random_state)
+    together = train_together(config, embedding.cluster, embedding.workers)
     # One lock from here to the end: an update between two steps would be undone by the next one.
     with run.lock("ltgcd discover"):
         run.check_not_updated()
@@ -163,14 +165,15 @@ def discover_source(
                 command=None,
                 texts=texts,
                 processes=partial(processes_that_fit, n, dim, allowed=max_memory, most=embedding.workers),
+                together=together,
             )
-        x, ids = vectors(embedded), embedded.collection.ids
-        run.write_features(ids, x)  # also of images: another source may be embedded there later
-        if items is not None:
-            run.write_items(items)
-        notify("drawing the report")
-        shown: Items | None = items.items if items is not None else None
-        draw_report(run, finished.table, x, shown, title=title)
+            x, ids = vectors(embedded), embedded.collection.ids
+            run.write_features(ids, x)  # also of images: another source may be embedded there later
+            if items is not None:
+                run.write_items(items)
+            notify("drawing the report")
+            shown: Items | None = items.items if items is not None else None
+            draw_report(run, finished.table, x, shown, title=title)
     return {**summary(finished, collection.n_old), "skipped": skipped, "report": str(run.report)}
 
 

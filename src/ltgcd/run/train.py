@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ltgcd.class_number.estimate import KEstimate, estimate_k
+from ltgcd.common.engine.ray_together import run_together
 from ltgcd.common.errors import InputError
 from ltgcd.data.check import doubts_about
 from ltgcd.data.collection import Collection, Source, positions
@@ -30,7 +31,8 @@ from ltgcd.features.views import CachedViews
 from ltgcd.run.directory import Run
 from ltgcd.run.suggested import with_suggestions
 from ltgcd.training.config import Regime
-from ltgcd.training.distributed import join_world
+from ltgcd.training.distributed import TIMEOUT, join_world
+from ltgcd.training.fit import check_experiment
 from ltgcd.training.loop import Watch, unwatched
 from ltgcd.training.methods import get_method
 
@@ -74,6 +76,7 @@ def train_run(
     command: str | None = "ltgcd train",
     texts: Items | None = None,
     processes: Callable[[int], int] | None = None,
+    together: Together | None = None,
 ) -> Finished:
     """Run a method on a source of embeddings and leave a run directory.
 
@@ -102,6 +105,8 @@ def train_run(
     processes : callable, optional
         How many rehearsals with so many classes may run side by side; by default one a core, if there is memory for so
         many.
+    together : Together, optional
+        The processes of a Ray cluster that train this run, as `train_together` says.
     """
     started = time.perf_counter()
     collection, x = source.collection, vectors(source)
@@ -115,6 +120,8 @@ def train_run(
     run, world = Run(folder), join_world()
     if not run.begun:
         doubts_about(task.x, task.y)  # what no answer can come from is refused before the folder is taken, too
+    if together is not None and not run.finished:
+        _train_elsewhere(source, run, config, store, weights, notify, command, texts, together)
     notify = notify if world.first else silent
 
     def take() -> None:
@@ -145,6 +152,56 @@ def train_run(
         table = run.assignments() if table is None else table
         estimate = run.estimate()
     return Finished(run, table, estimate, time.perf_counter() - started)
+
+
+class Together(NamedTuple):
+    """Processes of a Ray cluster, as `ltgcd.common.engine.ray_together.run_together` takes them."""
+
+    cluster: str
+    workers: int
+
+
+def train_together(config: DiscoveryConfig, cluster: str | None, workers: int | None) -> Together | None:
+    """Who else trains a run: several processes of a cluster, where they were asked for and there is a last stage.
+
+    An adapter on frozen features trains in a minute, and is not shared.
+    """
+    if cluster is None or (workers or 1) < 2 or config.regime != "last-stage" or config.experiment is None:
+        return None
+    check_experiment(config.experiment, workers or 1, keeps=True)
+    return Together(cluster, workers or 1)
+
+
+def _train_elsewhere(
+    source: Source,
+    run: Run,
+    config: DiscoveryConfig,
+    store: FeatureStore | None,
+    weights: Path | None,
+    notify: Notify,
+    command: str | None,
+    texts: Items | None,
+    together: Together,
+) -> None:
+    """Have processes of a cluster do all of `train_run`; the first of them writes, and the lock is held here."""
+    run.check_free()
+    with run.lock(command) if command is not None else nullcontext():
+        run.begin(run_config(config, store), source)
+        opened = dataclasses.replace(store) if store is not None else None  # what was read of it stays here
+        work = partial(_train_as_one_of_many, source, run.folder, config, opened, weights, texts)
+        run_together(work, together.cluster, together.workers, run.shared, TIMEOUT.total_seconds(), notify)
+
+
+def _train_as_one_of_many(
+    source: Source,
+    folder: Path,
+    config: DiscoveryConfig,
+    store: FeatureStore | None,
+    weights: Path | None,
+    texts: Items | None,
+    notify: Notify,
+) -> None:
+    train_run(source, folder, config, store=store, weights=weights, notify=notify, command=None, texts=texts)
 
 
 def keep_discovery(

@@ -2,7 +2,8 @@
 
 The loss is computed on the outputs of all processes, so that it is the very loss of one process with the same batch;
 what differs is the order in which floating point numbers are added. Start with ``torchrun --nproc-per-node 2 -m ltgcd
-train …``.
+train …``, or on a Ray cluster with ``ltgcd train … --cluster auto --workers 2``, which starts them by Ray Train
+(`ltgcd.common.engine.ray_together`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.nn.functional import all_gather
 
-from ltgcd.common.errors import InputError
+from ltgcd.common.errors import InputError, PeerGone
 from ltgcd.common.processes import rank_and_size
 
 T = TypeVar("T")
@@ -101,7 +102,7 @@ class World:
             if self.size == 1 or not _of_connection(error):
                 raise
             kept = f"; the epochs that were finished are kept in {folder}" if folder else ""
-            raise InputError(
+            raise PeerGone(
                 f"Another process of this run died or does not answer{kept}. Start the same command again to go on."
             ) from error
 
@@ -112,7 +113,7 @@ def _of_connection(error: RuntimeError) -> bool:
 
 
 def join_world() -> World:
-    """Join the processes that ``torchrun`` started, or be the only one."""
+    """Join the processes that ``torchrun`` or Ray Train started, or be the only one. Ray Train has joined them."""
     _, size = rank_and_size()
     if size == 1:
         return World()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -65,6 +66,34 @@ def square(folder: Path, trouble: str) -> Callable[[int, Advance], tuple[int, in
     return work
 
 
+def killed_once(prepare: Callable[[], Callable[..., Any]], marker: Path, moment: str) -> Callable[..., Any]:
+    """What `prepare` makes, whatever that is; the first process that gets there dies, and leaves the marker.
+
+    At the moment "begin" nothing of its shard is done, at "advance" a part of it, or all but the message that it is.
+    """
+    function = prepare()
+
+    def die() -> None:
+        try:
+            marker.open("x").close()
+        except FileExistsError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def work(shard: object, advance: Advance) -> object:
+        if moment == "begin":
+            die()
+
+        def told(items: int) -> None:
+            advance(items)
+            if moment == "advance":
+                die()
+
+        return function(shard, told)
+
+    return work
+
+
 class OnlyHere:
     """Can be pickled, and not be made again in another process."""
 
@@ -78,6 +107,30 @@ class OnlyHere:
         if os.getpid() != state["home"]:
             raise ImportError("no module named here")
         self.__dict__.update(state)
+
+
+def together(folder: Path, notify: Callable[[str], None]) -> None:
+    """Two processes of a group add up their numbers; the second one dies once, and those that come after it refuse."""
+    import torch
+    import torch.distributed as dist
+
+    from ltgcd.training.distributed import join_world
+
+    world, total = join_world(), torch.tensor([dist.get_rank() + 1])
+    dist.all_reduce(total)
+    notify(f"{world.size} make {int(total)}")
+    with world.alive(folder):
+        if world.rank == 1 and not (folder / "trouble").exists():
+            (folder / "trouble").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        dist.barrier()
+    raise InputError("Both refuse this.")
+
+
+def bug(_notify: Callable[[str], None]) -> None:
+    print("half a line, and", file=sys.stderr, end=" ")
+    print("the rest", file=sys.stderr)
+    raise ZeroDivisionError("a bug")
 
 
 def sums(

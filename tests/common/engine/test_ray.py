@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+import pickle
+import queue
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from functools import partial
+import warnings
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import errands
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from ltgcd.common.engine import ray_cluster
+from ltgcd.common.engine import ray_cluster, ray_together, shards
+from ltgcd.common.engine.ray_together import run_together
 from ltgcd.common.engine.rows import Sharing, by_rows, on_cluster, shared
 from ltgcd.common.engine.shards import map_shards
 from ltgcd.common.errors import InputError
@@ -24,12 +29,18 @@ from ltgcd.data.collection import Collection, Source
 from ltgcd.data.items import Vectors
 from ltgcd.features.backbones import load_backbone
 from ltgcd.features.embed import embed
+from ltgcd.features.views import VectorViews
 from ltgcd.graph import knn
 from ltgcd.graph.knn import knn_graph
 from ltgcd.run import predict as predicting
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import Embedding, discover_source
-from ltgcd.run.predict import predict_source
+from ltgcd.run.predict import predict_source, said_of
+from ltgcd.training.config import changed
+from ltgcd.training.fit import fit_model
+from ltgcd.training.methods import METHODS
+from ltgcd.training.model import FittedModel
+from ltgcd.training.problem import Problem
 
 HERE = str(Path(__file__).parent)
 LOOPBACK = "127.0.0.2"  # Ray takes 127.0.0.1 in an address for the outer one of the machine
@@ -178,6 +189,72 @@ def test_a_discovery_on_a_cluster_is_that_of_one_process(
     assert new["auto"].equals(new[None])
 
 
+def embedded(folder: Path, cluster: str | None, notify: Callable[[str], None]) -> list[np.ndarray]:
+    x = np.random.RandomState(0).randn(3000, 16).astype(np.float32)
+    done = embed(_unlabelled(x), load_backbone("embeddings", dim=16), folder, cluster=cluster, notify=notify)
+    assert isinstance(done.source.collection.items, Vectors)
+    return [done.source.collection.items.x]
+
+
+def neighbours(exact: bool, folder: Path, cluster: str | None, notify: Callable[[str], None]) -> list[np.ndarray]:
+    random = np.random.RandomState(0)
+    x = np.repeat(random.randn(40, 24), 150, axis=0) + 0.5 * random.randn(6000, 24)
+    with on_cluster(cluster, folder, notify):
+        graph = knn_graph(x, 10, exact=exact)
+    assert graph.exact is exact
+    return [graph.indices, graph.similarities]
+
+
+def labelled(folder: Path, cluster: str | None, notify: Callable[[str], None]) -> list[np.ndarray]:
+    x = np.random.RandomState(0).randn(1500, 12).astype(np.float32)
+    with on_cluster(cluster, folder, notify):
+        return list(said_of(small_model(), VectorViews(x)))
+
+
+@cache
+def small_model() -> FittedModel:
+    true = np.repeat(np.arange(4), 30)
+    x = (3 * np.eye(4, 12)[true] + np.random.RandomState(0).randn(120, 12)).astype(np.float32)
+    problem = Problem(x, np.where((true < 2) & (np.arange(120) % 2 == 0), true, -1), 2, 4, 0)
+    experiment = changed(METHODS["ltgcd"].preset("frozen"), {"schedule.epochs": 1})
+    return fit_model(problem, experiment).fitted
+
+
+@pytest.mark.parametrize(
+    ("stage", "moment"),
+    [
+        (embedded, "advance"),
+        (partial(neighbours, True), "advance"),
+        (partial(neighbours, False), "begin"),
+        (labelled, "begin"),
+    ],
+    ids=["embedding", "neighbours among all pairs", "neighbours in cells", "labelling"],
+)
+def test_an_actor_killed_in_a_real_stage_changes_no_bit(
+    three_nodes: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stage: Callable[[Path, str | None, Callable[[str], None]], list[np.ndarray]],
+    moment: str,
+) -> None:
+    """In the middle of its work, before the first of it, or when all but the message is done."""
+    monkeypatch.setattr(knn, "QUERIES", 1024)
+    monkeypatch.setattr(predicting, "LABELLED", 256)
+    alone = stage(tmp_path / "alone", None, lambda _sentence: None)
+    run, marker = shards.run_on_ray, tmp_path / "died"
+    monkeypatch.setattr(
+        shards,
+        "run_on_ray",
+        lambda prepare, *rest: run(partial(errands.killed_once, prepare, marker, moment), *rest),
+    )
+    sentences: list[str] = []
+    found = stage(tmp_path / "ray", "auto", sentences.append)
+    assert marker.exists()
+    assert sum("a Ray actor died" in sentence for sentence in sentences) == 1
+    for a, b in zip(found, alone, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def _unlabelled(x: np.ndarray) -> Source:
     return Source(_collection(x), None)
 
@@ -219,6 +296,34 @@ def test_a_driver_that_is_killed_is_started_again(three_nodes: str, tmp_path: Pa
     subprocess.run([*driver, ""], check=True, timeout=120)
     assert set(finished(tmp_path)) == set(range(9))
     assert finished(tmp_path)[0] == 1  # and what was there has been left alone
+
+
+def test_of_two_that_compute_together_one_dies_and_both_begin_again(three_nodes: str, tmp_path: Path) -> None:
+    """In one group of torch.distributed; what they refuse is refused here, and nothing is left behind."""
+    said: list[str] = []
+    with pytest.raises(InputError, match=r"^Both refuse this\.$"):
+        run_together(partial(errands.together, tmp_path), "auto", 2, tmp_path / "shared", 60, said.append)
+    assert (tmp_path / "trouble").exists()
+    assert said == ["2 processes of the cluster train together", "2 make 3", "2 make 3"]
+    assert not list((tmp_path / "shared").iterdir())
+    with pytest.raises(InputError, match="has 3 cores, but --workers 4"):
+        run_together(partial(errands.together, tmp_path), "auto", 4, tmp_path / "shared", 60, said.append)
+
+
+def test_a_bug_in_one_that_computes_with_others_is_told_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which is set for good in a process of its own
+    heard: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+    (tmp_path / ray_together.CALL).write_bytes(pickle.dumps(errands.bug))
+    with pytest.raises(ZeroDivisionError):
+        ray_together._work(tmp_path, str(Path.cwd()), heard)
+    assert heard.get() == ("sentence", "half a line, and the rest")
+    told = ray_together._Told(lambda _sentence: None)
+    told.hear([heard.get()])
+    with pytest.raises(ZeroDivisionError, match="a bug") as caught:
+        told.raise_error()
+    assert "errands.py" in str(caught.value.__cause__)
 
 
 def test_what_is_no_cluster_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,22 @@ def test_what_is_finished_is_not_computed_again(tmp_path: Path) -> None:
     assert not list((tmp_path / "shared").iterdir())
 
 
+def test_one_process_goes_on_with_what_others_began_and_leaves_what_is_not_ours(tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    with shared(Sharing(folder, workers=2)), pytest.raises(ZeroDivisionError):
+        summed(tmp_path, "error")
+    kept = len(list(folder.glob("*/rows-*.npz")))
+    before, told = len(errands.asked(tmp_path)), []
+    (folder / "mine").write_text("of somebody who calls a folder so")
+    with on_cluster(None, folder, told.append):
+        found, processes = summed(tmp_path, "error", threads=2)
+    np.testing.assert_array_equal(found, X.sum(axis=1))
+    assert os.getpid() in processes and len(processes) > 1
+    assert len(errands.asked(tmp_path)) - before == 7 - kept
+    assert told == [f"summing: {kept} of 7 blocks were finished before"]
+    assert [path.name for path in folder.iterdir()] == ["mine"]
+
+
 def test_other_arrays_are_other_work(tmp_path: Path) -> None:
     with shared(Sharing(tmp_path / "shared", workers=2)):
         with pytest.raises(ZeroDivisionError):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from conftest import data_of, image_bytes
+from ltgcd.common.engine import rows
+from ltgcd.common.engine.rows import Sharing, shared
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection
 from ltgcd.data.items import ImageBytes, Texts, Vectors
@@ -28,7 +31,7 @@ from ltgcd.output.report.columns import _by_priority, _shortened
 from ltgcd.output.report.geometry import whitened_features
 from ltgcd.output.report.layout import Places, map_items, places_beside, places_on_map, tail_sample
 from ltgcd.output.report.page import Report, report_html
-from ltgcd.output.report.pictures import thumbnails
+from ltgcd.output.report.pictures import ImagePictures, PixelPictures, thumbnails
 from ltgcd.output.report.queue import queue
 from ltgcd.output.report.terms import Vocabulary
 
@@ -221,13 +224,23 @@ def test_places_are_found_once_and_new_items_come_beside_them() -> None:
         places_on_map(np.full((5, 2), np.nan), np.zeros(5, np.int64))
 
 
-def test_pictures_keep_the_budget_and_the_order_of_wishes() -> None:
-    def pictures(rows: np.ndarray) -> list[Image.Image | None]:
+class Noise(NamedTuple):
+    """Pictures of noise, each of its own; the third can't be decoded."""
+
+    seeds: np.ndarray
+
+    def __call__(self, rows: np.ndarray) -> list[Image.Image | None]:
         return [
-            None if row == 3 else Image.fromarray(np.random.RandomState(row).randint(0, 255, (50, 50, 3), np.uint8))
-            for row in rows.tolist()
+            None if seed == 3 else Image.fromarray(np.random.RandomState(seed).randint(0, 255, (50, 50, 3), np.uint8))
+            for seed in self.seeds[rows].tolist()
         ]
 
+    def select(self, rows: np.ndarray) -> Noise:
+        return Noise(self.seeds[rows])
+
+
+def test_pictures_keep_the_budget_and_the_order_of_wishes() -> None:
+    pictures = Noise(np.arange(100))
     wanted, more = np.array([7, 3, 1, 9]), np.arange(20, 90)
     every = thumbnails(pictures, wanted, more, 10**9, np.arange(100)[::-1])
     assert list(every) == [7, 1, 9, *range(20, 90)]
@@ -241,6 +254,30 @@ def test_pictures_keep_the_budget_and_the_order_of_wishes() -> None:
     smaller = thumbnails(pictures, many, more[:0], 20 * size, np.arange(100))
     assert len(smaller) > 20  # made smaller rather than left out
     assert thumbnails(pictures, np.array([3]), more, 9000, np.arange(100)) == {}
+
+
+@pytest.mark.parametrize("kind", ["image", "vector"])
+def test_pictures_are_the_same_whoever_makes_them(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In this process, and in two others; nothing is left behind, and how far they are is shown."""
+    blobs = [image_bytes(row) if row != 3 else b"no image" for row in range(90)]
+    pictures = ImagePictures(ImageBytes(pa.array(blobs))) if kind == "image" else PixelPictures(np.eye(90, 100))
+    wanted, more = np.arange(80)[::-1], np.arange(85, 90)
+    monkeypatch.setattr("ltgcd.output.report.pictures.CHUNK", 8)
+    monkeypatch.setattr("ltgcd.common.progress.LINE_SECONDS", 0.0)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(rows, "START_SECONDS", 1000.0)
+    alone = thumbnails(pictures, wanted, more, 10**9, np.arange(90))
+    assert "making small pictures: 16 of 85" in capfd.readouterr().err
+    monkeypatch.setattr(rows, "START_SECONDS", 0.0)
+    with shared(Sharing(tmp_path / "shared", workers=2)):
+        two = thumbnails(pictures, wanted, more, 10**9, np.arange(90))
+    assert "making small pictures" in capfd.readouterr().err
+    by_default = thumbnails(pictures, wanted, more, 10**9, np.arange(90))
+    assert list(two.items()) == list(by_default.items()) == list(alone.items())
+    assert len(alone) == (84 if kind == "image" else 85)
+    assert list(tmp_path.rglob("*")) == [tmp_path / "shared"]
 
 
 def test_the_page_says_what_later_items_have_added() -> None:
@@ -406,6 +443,18 @@ def test_bad_input_is_one_sentence() -> None:
         draw(collection, np.full_like(x, np.nan), assignments)
 
 
+class Same(NamedTuple):
+    """One picture for everything."""
+
+    image: Image.Image
+
+    def __call__(self, rows: np.ndarray) -> list[Image.Image | None]:
+        return [self.image] * len(rows)
+
+    def select(self, _rows: np.ndarray) -> Same:
+        return self
+
+
 @pytest.mark.parametrize("kind", ["text", "picture"])
 def test_fifty_thousand_items_stay_under_ten_megabytes(kind: str) -> None:
     n, random = 50_000, np.random.RandomState(0)
@@ -422,7 +471,7 @@ def test_fifty_thousand_items_stay_under_ten_megabytes(kind: str) -> None:
         random.uniform(0, 1, n).tolist(),
         [f"novel-{k:03d}" for k in labels],
     )
-    pictures = (lambda rows: [noise] * len(rows)) if kind == "picture" else None
+    pictures = Same(noise) if kind == "picture" else None
     page = html(collection, x, assigned, places=Places(random.randn(n, 2).astype(np.float32), n), pictures=pictures)
     assert 2e6 < len(page.encode()) < 10e6
 

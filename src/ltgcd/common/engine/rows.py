@@ -5,7 +5,8 @@ know whether it runs on one machine or on a cluster. A block depends on the arra
 does not matter who computes it.
 
 What others compute goes through a folder that all of them see: the arrays, which they map into memory, and a file for
-each finished block. A call that was stopped finds them again, for the folder is named by a checksum of the arrays.
+each finished block. A call that was stopped finds them again, for the folder is named by a checksum of the arrays; so
+does one process alone that goes on with what others had begun.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import hashlib
 import pickle
 import shutil
 import sys
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ltgcd.common.engine.ray_cluster import check_cluster, joined
-from ltgcd.common.engine.shards import map_shards
+from ltgcd.common.engine.shards import START_SECONDS, map_shards
 from ltgcd.common.files import atomic_path
 from ltgcd.common.progress import progress
 
@@ -48,7 +50,8 @@ class Sharing:
     folder : path
         Where arrays and finished blocks are kept meanwhile, on storage that all of them see under this path.
     workers, cluster
-        As `ltgcd.common.engine.shards.map_shards` takes them.
+        As `ltgcd.common.engine.shards.map_shards` takes them; one worker is this process alone, which only reads what
+        others have finished there.
     notify : callable
         Told in a sentence what happens.
     """
@@ -76,16 +79,34 @@ def shared(sharing: Sharing | None) -> Iterator[None]:
 def on_cluster(cluster: str | None, folder: Path, notify: Callable[[str], None]) -> Iterator[None]:
     """Let a Ray cluster share blocks of rows inside, through a folder; None is nobody.
 
-    What is ours in the folder goes at the end. Stopped before, it stays: the same work finds in it what is finished.
+    What is ours in the folder goes at the end. Stopped before, it stays: the same work finds in it what is finished, on
+    a cluster or without one.
     """
     if cluster is None:
-        yield
+        with shared(Sharing(folder, 1, None, notify)) if folder.is_dir() else nullcontext():
+            yield
+        _remove(folder)
         return
     # What Ray prints goes to stderr: stdout is for what the command says.
     with redirect_stdout(sys.stderr), joined(check_cluster(cluster)), shared(Sharing(folder, None, cluster, notify)):
         yield
-    for path in ours_in(folder):
-        shutil.rmtree(path, ignore_errors=True)
+    _remove(folder)
+
+
+@contextmanager
+def shared_if_long(seconds: float) -> Iterator[None]:
+    """Let others share what would take this process some seconds inside: who does already, or processes of its own.
+
+    What takes less than their start is shared with nobody.
+    """
+    if seconds < START_SECONDS:
+        with shared(None):
+            yield
+    elif _sharing.get() is not None:
+        yield
+    else:
+        with tempfile.TemporaryDirectory(prefix="ltgcd-") as folder, shared(Sharing(Path(folder))):
+            yield
 
 
 def ours_in(folder: Path) -> list[Path]:
@@ -93,6 +114,12 @@ def ours_in(folder: Path) -> list[Path]:
     held = list(folder.iterdir()) if folder.is_dir() else []
     work = [path for path in held if path.name.startswith(WORK)]
     return [folder] if folder.is_dir() and not folder.is_symlink() and work == held else work
+
+
+def _remove(folder: Path) -> None:
+    """Remove what is ours in a folder, which may be somebody's by that name."""
+    for path in ours_in(folder):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def by_rows(
@@ -115,11 +142,30 @@ def by_rows(
     """
     blocks = [(start, min(start + step, n)) for start in range(0, n, step)]
     sharing = _sharing.get()
-    if sharing is not None and len(blocks) > 1:
-        yield from _by_others(prepare, arrays, blocks, title, sharing)
+    if sharing is None or len(blocks) < 2:
+        yield from _by_us(prepare, arrays, blocks, title, threads)
         return
+    folder = sharing.folder.resolve() / _checksum(prepare, arrays, blocks)
+    missing = [block for block in blocks if _read(_file(folder, block)) is None]
+    if len(missing) < len(blocks):
+        sharing.notify(f"{title}: {len(blocks) - len(missing):,} of {len(blocks):,} blocks were finished before")
+    if sharing.workers == 1 and sharing.cluster is None:
+        ours = _by_us(prepare, arrays, missing, title, threads)
+    else:
+        _by_others(prepare, arrays, missing, title, folder, sharing)
+        missing, ours = [], iter(())
+    left = set(missing)
+    for start, stop in blocks:
+        yield next(ours) if (start, stop) in left else (slice(start, stop), _finished(folder, (start, stop)))
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _by_us(
+    prepare: Callable[[Arrays], Compute], arrays: Arrays, blocks: list[Block], title: str, threads: int
+) -> Iterator[tuple[slice, Found]]:
+    """Compute blocks in this process, some at a time."""
     compute = prepare(arrays)
-    with progress(title, n) as advance:
+    with progress(title, sum(stop - start for start, stop in blocks)) as advance:
         if threads == 1:
             for start, stop in blocks:
                 found = compute(start, stop)
@@ -136,33 +182,31 @@ def by_rows(
 
 
 def _by_others(
-    prepare: Callable[[Arrays], Compute], arrays: Arrays, blocks: list[Block], title: str, sharing: Sharing
-) -> Iterator[tuple[slice, Found]]:
-    """Have others compute the blocks that nobody has finished, and read them all."""
-    folder = sharing.folder.resolve() / f"{WORK}{_checksum(prepare, arrays, blocks)}"
+    prepare: Callable[[Arrays], Compute],
+    arrays: Arrays,
+    blocks: list[Block],
+    title: str,
+    folder: Path,
+    sharing: Sharing,
+) -> None:
+    """Have others compute blocks, each into a file of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, array in arrays.items():
         if not (path := folder / f"{name}.npy").is_file():
             with atomic_path(path) as temporary, temporary.open("wb") as file:
                 np.save(file, array)
-    missing = [block for block in blocks if _read(_file(folder, block)) is None]
-    with progress(title, sum(stop - start for start, stop in missing)) as advance:
+    n = sum(stop - start for start, stop in blocks)
+    with progress(title, n) as advance:
         map_shards(
             partial(_worker, prepare, folder, tuple(arrays)),
-            missing,
-            sum(stop - start for start, stop in missing),
+            blocks,
+            n,
             workers=sharing.workers,
             cluster=sharing.cluster,
             advance=advance,
             notify=sharing.notify,
             foretell=lambda _items, _seconds: None,
         )
-    for start, stop in blocks:
-        found = _read(_file(folder, (start, stop)))
-        if found is None:
-            raise RuntimeError(f"{_file(folder, (start, stop))} is gone or damaged: storage that all see is needed.")
-        yield slice(start, stop), found
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _worker(
@@ -194,10 +238,17 @@ def _read(path: Path) -> Found | None:
     return found if all(len(each) == stop - start for each in found) else None
 
 
+def _finished(folder: Path, block: Block) -> Found:
+    """What was computed of a block that is said to be finished."""
+    if (found := _read(_file(folder, block))) is None:
+        raise RuntimeError(f"{_file(folder, block)} is gone or damaged: storage that all see is needed.")
+    return found
+
+
 def _checksum(prepare: Callable[[Arrays], Compute], arrays: Arrays, blocks: list[Block]) -> str:
     """A name for some work: what is computed, of which arrays, in which blocks."""
     digest = hashlib.sha256(pickle.dumps((prepare, blocks)))
     for name, array in arrays.items():
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()[:16]
+    return WORK + digest.hexdigest()[:16]

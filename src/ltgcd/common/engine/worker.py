@@ -87,7 +87,7 @@ def _work(stdin: IO[bytes], parent: IO[bytes]) -> None:
     except BrokenPipeError:
         raise
     except Exception as error:
-        say("error", (_sendable(error), traceback.format_exc()))
+        say("error", (sendable(error), traceback.format_exc()))
 
 
 def _listen(stdin: IO[bytes], inbox: queue.SimpleQueue[bytes | None]) -> None:
@@ -102,7 +102,8 @@ def _listen(stdin: IO[bytes], inbox: queue.SimpleQueue[bytes | None]) -> None:
     os._exit(1)
 
 
-def _sendable(error: Exception) -> Exception:
+def sendable(error: Exception) -> Exception:
+    """An error that can be made again elsewhere: itself, or one that says the same."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # some exceptions can't be made again from their arguments
