@@ -1,7 +1,7 @@
 // The page put together: the top bar, the theme, and everything started in its order.
-import { applyChanges, redo, undo } from "./actions.js";
+import { applyChanges, redo } from "./actions.js";
 import { startCategory, startTitles } from "./category.js";
-import { saveCorrections, saveLabels, toggleContrast } from "./commands.js";
+import { canGoBack, saveCorrections, saveLabels, toggleContrast, undoHere } from "./commands.js";
 import { $, button, el, percent, plural, remember, toast, whole } from "./dom.js";
 import { openDetail } from "./detail.js";
 import { startGrid } from "./grid.js";
@@ -15,7 +15,7 @@ import { follow, openRefine, refineLabel, refineTime } from "./refine.js";
 import { emit, load, on, show, store } from "./store.js";
 
 function drawTop() {
-  const { state } = store, { settled, n, changes, unapplied, undo: back, redo: forth } = state, server = state.mode === "server";
+  const { state } = store, { settled, n, changes, unapplied, redo: forth } = state, server = state.mode === "server";
   $("#title").textContent = state.title;
   $("#progress i").style.width = 100 * settled / Math.max(1, n) + "%";
   $("#progress p").textContent = `${whole(settled)} of ${whole(n)} settled`;
@@ -30,7 +30,7 @@ function drawTop() {
   const had = document.activeElement?.closest?.("#work") && document.activeElement.getAttribute("aria-keyshortcuts");
   $("#work").replaceChildren(...parts);
   if (had) $(`#work [aria-keyshortcuts="${had}"]`)?.focus();
-  $("#undo").disabled = !back;
+  $("#undo").disabled = !canGoBack();
   $("#redo").disabled = !forth;
 }
 /** The theme: as the system has it, until it is chosen here. */
@@ -50,7 +50,7 @@ function startTheme() {
 function viewOfAddress() {
   const [, code] = location.hash.match(/^#class-(\d+)$/) ?? [];
   if (code && store.classes.has(Number(code))) return { kind: "class", code: Number(code) };
-  const [, status] = location.hash.match(/^#(odd|unsure|junk)$/) ?? [];
+  const [, status] = location.hash.match(/^#(odd|unsure|junk|changed)$/) ?? [];
   return status ? { kind: "lane", status } : null;
 }
 function keepAddress() {
@@ -85,14 +85,15 @@ export async function start(source) {
   startMap();
   startKeys();
   startPlaces();
-  $("#undo").addEventListener("click", undo);
+  $("#undo").addEventListener("click", undoHere);
   $("#redo").addEventListener("click", redo);
   $("#history").addEventListener("click", openHistory);
   $("#help").addEventListener("click", openHelp);
   $("#menu").addEventListener("click", openMenu);
   $("#contrast").addEventListener("click", toggleContrast);
   if (remember((memory) => memory.getItem("ltgcd-contrast")) === "on") toggleContrast();
-  on("state", drawTop);
+  $("#see-changes").addEventListener("click", openRefine);
+  on("state refine", drawTop);
   on("view", keepAddress);
   on("state", () => { if (store.state.refine && source.mode === "server") follow(store.state.refine); });
   try {

@@ -64,8 +64,10 @@ function drawOther(view) {
     junk: ["Junk", "Taken out of training and of every count. Select and take back what does belong somewhere."],
     search: ["Items found", `By id or text: “${(view.q ?? "").slice(0, 80)}”`],
     like: ["Most like it", "The item that you looked at, and what is most like it. Select those that belong together, and move them."],
+    moved: [view.moved, "The next fit would move these; they still are where they were. R shows its changes again, to accept or throw away. What you say of an item now is kept, but then it has to be fitted anew."],
+    changed: ["Changed by the last refine", "Items whose class is another one since then, and nobody but the fit said so. h and B take the refine back."],
     lasso: ["Lasso", "All items inside it, drawn or not. Move them, put them to the junk, or make a class of them."],
-  }[view.like ? "like" : view.status ?? view.kind];
+  }[view.like ? "like" : view.moved ? "moved" : view.status ?? view.kind];
   $("#name").replaceChildren(el("span", { class: "name", text: texts[0] }));
   $("#badges").replaceChildren();
   $("#about").replaceChildren(el("p", { class: "why", text: texts[1], dir: "auto" }));

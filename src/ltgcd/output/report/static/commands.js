@@ -11,7 +11,7 @@ import { openMerge } from "./merge.js";
 import { nameBox } from "./namebox.js";
 import { openPanel } from "./panel.js";
 import { goBy } from "./queue.js";
-import { openRefine } from "./refine.js";
+import { openRefine, undoRefine } from "./refine.js";
 import { openSplit } from "./split.js";
 import { clearSelection, currentClass, describeRows, emit, isMixed, nearTo, refreshRows, select, selectedRows, show, shownRows, store } from "./store.js";
 
@@ -19,6 +19,7 @@ const selected = () => store.selection.size;
 const server = () => store.source.mode === "server";
 const can = (what) => Boolean(store.source.can[what]);
 const sureCount = () => store.sections.find((section) => section.key === "sure")?.rows.length ?? 0;
+const nothingSelected = () => gridCount() ? "Nothing is selected: x selects the framed item." : "";
 /** What the item commands act on: the selection, else where the keyboard stands. */
 const chosenRows = () => selected() ? selectedRows() : cursorRow() === null ? [] : [cursorRow()];
 
@@ -98,20 +99,29 @@ export function setArrange(arrange) {
   emit("head");
   refreshRows();
 }
+/** Whether a refine is what came before everything that can be undone here. */
+const afterRefine = () => !store.state.undo && Boolean(store.state.refine?.can_undo);
+export const canGoBack = () => store.state.undo > 0 || afterRefine();
+/** Undo the last action; a refine, which is more than one, is asked about. */
+export function undoHere() {
+  if (afterRefine()) toast("Before this was a refine: undo it (B)?", { offer: "Undo the refine", act: undoRefine });
+  else undo();
+}
 const inClass = () => currentClass() !== null;
 /** What accepting would confirm: the sure items that nobody has said anything about, without those that are selected. */
 const toAccept = () => unsaid(store.sections.find((section) => section.key === "sure")?.rows ?? []).filter((row) => !store.selection.has(row)).length;
 const acceptLabel = () => !inClass() ? "Accept all items of the class" : !toAccept() ? (selected() ? "Others are accepted" : "All accepted") : selected() ? `Accept other ${whole(toAccept())}` : `Accept all ${whole(toAccept())}`;
 
-// key, what it does (a text, or a function that gives one), when it works, what it runs; `bar`: a button above the grid.
+// key, what it does (a text, or a function that gives one), when it works, what it runs; `bar`: a button above the grid;
+// `unable`: what its key answers when it does not work.
 export const COMMANDS = [
   { key: "a", label: acceptLabel, when: () => inClass() && sureCount() > 0, off: () => !toAccept(), run: accept, bar: "first", primary: true },
-  { key: "c", label: () => selected() ? `Confirm ${whole(selected())}` : "Confirm the selected items", when: () => selected() > 0, run: () => confirm(), bar: "items" },
-  { key: "n", label: () => inClass() ? `Not ${middleOut(currentClass().name, 24)}` : "Not its class", title: () => inClass() ? `Not ${middleOut(currentClass().name, 200)}` : null, when: () => selected() > 0 && can("reject"), run: () => reject(), bar: "items" },
+  { key: "c", label: () => selected() ? `Confirm ${whole(selected())}` : "Confirm the selected items", when: () => selected() > 0, run: () => confirm(), bar: "items", unable: nothingSelected },
+  { key: "n", label: () => inClass() ? `Not ${middleOut(currentClass().name, 24)}` : "Not its class", title: () => inClass() ? `Not ${middleOut(currentClass().name, 200)}` : null, when: () => selected() > 0 && can("reject"), run: () => reject(), bar: "items", unable: nothingSelected },
   { key: "v", label: () => selected() ? "Move to …" : "Move this item to …", when: () => gridCount() > 0 && chosenRows().length > 0, run: moveSelected, bar: () => selected() && "items" },
   { key: "d", label: () => selected() ? "Junk" : "This item is junk", when: () => gridCount() > 0 && chosenRows().length > 0, run: () => junk(chosenRows()), bar: () => selected() && "items" },
   { key: "y", label: "Junk: a duplicate", when: () => gridCount() > 0 && chosenRows().length > 0, run: () => junk(chosenRows(), "duplicate") },
-  { key: "S", label: () => can("split") && byClass(selectedRows()).size === 1 ? "Split off" : "Make a class of these", when: () => selected() > 0, run: splitSelected, bar: "items" },
+  { key: "S", label: () => can("split") && byClass(selectedRows()).size === 1 ? "Split off" : "Make a class of these", when: () => selected() > 0, run: splitSelected, bar: "items", unable: nothingSelected },
   { key: "b", label: "Take back", title: "What was said of these items", when: () => selected() > 0 && selectedRows().some((row) => store.items.flags[row] & GIVEN || store.items.status[row] === JUNK), run: () => takeBack(), bar: "items" },
   { key: "r", label: "Rename", when: inClass, run: startRename, bar: "class" },
   { key: "m", label: "Merge", when: inClass, run: () => openMerge(currentClass().code), bar: "class" },
@@ -121,7 +131,7 @@ export const COMMANDS = [
   { key: "i", label: "Copy ids", when: () => gridCount() > 0, run: copyIds, bar: () => selected() ? "last" : !server() && "class" },
   { key: "Escape", shown: "Esc", label: "Deselect", when: () => selected() > 0, run: clearSelection, bar: "last" },
   { key: "x", label: "Select or deselect the item", when: () => gridCount() > 0, run: toggleHere },
-  { key: "f", label: () => inClass() && isMixed(currentClass()) ? `Select the ${whole(currentClass().far)} that look different` : "Select the items that look different", when: () => inClass() && isMixed(currentClass()) && can("far"), run: selectFar },
+  { key: "f", label: () => inClass() && isMixed(currentClass()) ? `Select the ${whole(currentClass().far)} that look different` : "Select the items that look different", when: () => inClass() && isMixed(currentClass()) && can("far"), run: selectFar, unable: () => inClass() ? "None of its items looks different from those that people gave it." : "" },
   { key: "X", label: "Select all that is shown", when: () => gridCount() > 0, run: () => select(shownRows()) },
   { key: "Enter", label: "Look at the item", when: () => gridCount() > 0, run: () => openDetail(cursorRow()) },
   { key: " ", shown: "Space", label: "Look at the item", when: () => gridCount() > 0, run: () => openDetail(cursorRow()) },
@@ -130,8 +140,9 @@ export const COMMANDS = [
   { key: "o", label: () => store.arrange === "doubtful" ? "Centre first" : "Least sure first", when: inClass, run: () => setArrange(store.arrange === "doubtful" ? "centre" : "doubtful") },
   { key: "j", label: "Next", when: () => true, run: () => goBy(1) },
   { key: "k", label: "Previous", when: () => true, run: () => goBy(-1) },
-  { key: "u", label: "Undo", when: () => store.state.undo > 0, run: undo },
-  { key: "U", label: "Redo", when: () => store.state.redo > 0, run: redo },
+  { key: "u", label: "Undo", when: canGoBack, run: undoHere, unable: () => "There is nothing to undo." },
+  { key: "B", label: "Undo the last refine", when: afterRefine, run: undoRefine },
+  { key: "U", label: "Redo", when: () => store.state.redo > 0, run: redo, unable: () => "There is nothing to redo." },
   { key: "h", label: "History", when: () => true, run: openHistory },
   { key: "A", label: "Apply: write the changes to the run", when: () => server() && store.state.unapplied > 0, run: applyChanges },
   { key: "R", label: "Refine: fit again with your changes", when: server, run: openRefine },

@@ -1,6 +1,6 @@
 // The keyboard: one listener for the page (panels have their own), and the list of the keys that work now.
 import { COMMANDS, shownKey, textOf } from "./commands.js";
-import { $, el, hideTip } from "./dom.js";
+import { $, el, hideTip, toast } from "./dom.js";
 import { gridCount, step } from "./grid.js";
 import { openPanel, panelIsOpen } from "./panel.js";
 import { clearFilters, goBy, openFound } from "./queue.js";
@@ -18,8 +18,10 @@ function press(event) {
   }
   if ((event.key === "Enter" || event.key === " ") && event.target.matches("button, a, summary, [type=range]")) return; // what has the focus is pressed
   if (MOVES.includes(event.key)) { if (move(event)) event.preventDefault(); return; }
-  const command = COMMANDS.find((one) => one.key === event.key && one.when());
-  if (command) { event.preventDefault(); hideTip(); command.run(); }
+  const here = COMMANDS.filter((one) => one.key === event.key), command = here.find((one) => one.when());
+  if (command) { event.preventDefault(); hideTip(); command.run(); return; }
+  const why = here.map((one) => one.unable?.()).find(Boolean);
+  if (why) toast(why);
 }
 /** Arrows move in the grid; in the queue, or where there is no grid, from class to class. */
 function move(event) {

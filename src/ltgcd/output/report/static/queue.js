@@ -36,6 +36,7 @@ function makeEntries() {
   if (plain && ["all", "unsure"].includes(wanted.status)) {
     if (store.source.can.odd) found.push({ view: { kind: "lane", status: "odd" }, lane: "odd", title: "Odd ones", text: "Unlike every class: a novel one among them?" });
     if (counts.unsure) found.push(lane("unsure", "Unsure items", "More likely wrong than right"));
+    if (store.state.refine?.changed) found.push({ ...lane("changed", "Changed by the last refine", "Their class is another one now"), size: store.state.refine.changed });
     if (counts.junk) found.push(lane("junk", "Junk", "Taken out of every count"));
   }
   if (hits?.rows.length) found.unshift({ view: { kind: "search", q: $("#search").value.trim() }, lane: "search", title: "Items found", size: hits.rows.length, text: "By id or text" });
@@ -48,7 +49,7 @@ function entryNode({ view, one, lane, title, size, text }) {
   const face = one && shownFaces.get(one.code), { kind } = store.state;
   if (one && face !== undefined && kind === "image") node.append(el("span", { class: "face" }, picture(face, 96)));
   else if (one) node.append(el("span", { class: "face plain" }, el("i", { class: "dot" })));
-  else node.append(el("span", { class: "face plain", text: { overview: "◔", odd: "✱", unsure: "?", junk: "✕", search: "⌕" }[lane] }));
+  else node.append(el("span", { class: "face plain", text: { overview: "◔", odd: "✱", unsure: "?", junk: "✕", changed: "⇄", search: "⌕" }[lane] }));
   const badges = [];
   if (one?.accepted) badges.push(el("span", { class: "badge done", text: "✓", title: "Every sure item is confirmed" }));
   if (one && isMixed(one)) badges.push(el("span", { class: "badge warn", text: `${whole(one.far)} look different`, title: "Select them: they lie far from the items that people gave it", onclick: (event) => { event.stopPropagation(); document.body.classList.remove("drawer"); show(view).then(() => emit("far")); } }));
