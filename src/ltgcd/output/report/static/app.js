@@ -3,6 +3,7 @@ import { applyChanges, redo } from "./actions.js";
 import { startCategory, startTitles } from "./category.js";
 import { canGoBack, saveCorrections, saveLabels, toggleContrast, undoHere } from "./commands.js";
 import { $, button, el, percent, plural, remember, toast, whole } from "./dom.js";
+import { startConnection } from "./connection.js";
 import { openDetail } from "./detail.js";
 import { startGrid } from "./grid.js";
 import { openHistory } from "./history.js";
@@ -85,6 +86,7 @@ export async function start(source) {
   startMap();
   startKeys();
   startPlaces();
+  startConnection();
   $("#undo").addEventListener("click", undoHere);
   $("#redo").addEventListener("click", redo);
   $("#history").addEventListener("click", openHistory);

@@ -123,7 +123,7 @@ export function startCategory() {
   on("rows", () => {
     const nothing = store.view.kind !== "overview" && store.sections.every((section) => !section.rows.length);
     $("#empty").hidden = !nothing;
-    if (nothing) $("#empty").textContent = currentClass()?.size && store.source.mode === "file" ? "None of its items are in this file." : NOTHING[store.view.status ?? store.view.kind] ?? "There is nothing in it.";
+    if (nothing) $("#empty").textContent = store.trouble || (currentClass()?.size && store.source.mode === "file" ? "None of its items are in this file." : NOTHING[store.view.status ?? store.view.kind] ?? "There is nothing in it.");
   });
 }
 /** Before the grid lays them out: sections get their titles. */

@@ -1,5 +1,6 @@
 // Where the page gets everything from, and says everything to, when 'ltgcd review' serves it.
 import { unpack } from "./items.js";
+import { emit } from "./store.js";
 
 export class Refused extends Error {
   constructor(status, sentence) { super(sentence); this.status = status; }
@@ -24,8 +25,10 @@ async function ask(path, options = {}) {
   try {
     answer = await fetch(path, { credentials: "same-origin", ...options });
   } catch {
+    emit("connection", "silent");
     throw new Refused(0, "The server does not answer; is 'ltgcd review' still running?");
   }
+  emit("connection", answer.status === 403 ? "refused" : null);
   if (!answer.ok) {
     const said = await answer.json().catch(() => ({}));
     throw new Refused(answer.status, said.error || `The server answered ${answer.status}.`);
