@@ -71,7 +71,7 @@ class FakeRun:
                 | {"given": int((inside & now.given).sum()), "labelled": int((inside & self.labelled).sum())}
                 | {"confidence": round(mean, 3), "coherence": 0.52, "suggested": f"near {name}", "nearest": near}
                 | {"terms": ["card", "lost card", "pin"] if self.kind == "text" else [], "gain": left * (1.1 - mean)}
-                | {"why": f"About {round(left * (1 - mean))} of {left} items that nobody has confirmed are wrong."}
+                | {"why": f"{round(left * (1 - mean))} of {left} unconfirmed may be wrong."}
                 | {"contaminated": 0.31 if code == 1 else 0.0, "far": 9, "accepted": size > 0 and left == 0}
             )
         return sorted(found, key=lambda one: -one["gain"])

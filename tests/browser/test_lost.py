@@ -1,4 +1,4 @@
-"""The server is gone, or another one: the page says so, shows nothing under a wrong name, and goes on when it is back."""
+"""The server is gone, or another one: the page says so, shows nothing under a wrong name, and goes on by itself."""
 
 from __future__ import annotations
 

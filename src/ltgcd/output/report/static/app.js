@@ -4,13 +4,14 @@ import { startCategory, startTitles } from "./category.js";
 import { canGoBack, saveCorrections, saveLabels, toggleContrast, undoHere } from "./commands.js";
 import { $, button, el, percent, plural, remember, toast, whole } from "./dom.js";
 import { startConnection } from "./connection.js";
-import { openDetail } from "./detail.js";
+import { openDetail, startAsking } from "./detail.js";
 import { startGrid } from "./grid.js";
 import { openHistory } from "./history.js";
 import { openHelp, openMenu, startKeys } from "./keys.js";
 import { startMap } from "./map.js";
 import { startNews } from "./news.js";
 import { startOverview } from "./overview.js";
+import { startPlaces, viewOfAddress } from "./places.js";
 import { startQueue } from "./queue.js";
 import { follow, openRefine, refineLabel, refineTime } from "./refine.js";
 import { emit, load, on, show, store } from "./store.js";
@@ -19,7 +20,7 @@ function drawTop() {
   const { state } = store, { settled, n, changes, unapplied, redo: forth } = state, server = state.mode === "server";
   $("#title").textContent = state.title;
   $("#progress i").style.width = 100 * settled / Math.max(1, n) + "%";
-  $("#progress p").textContent = `${whole(settled)} of ${whole(n)} settled`;
+  $("#progress p").textContent = `${whole(settled)} of ${whole(n)} labelled or confirmed`;
   $("#progress p").dataset.short = percent(settled / Math.max(1, n));
   $("#progress").setAttribute("aria-valuenow", String(Math.round(100 * settled / Math.max(1, n))));
   $("#progress").setAttribute("aria-valuetext", $("#progress p").textContent);
@@ -47,19 +48,8 @@ function startTheme() {
   });
   set();
 }
-/** What is looked at stands in the address, so that a reload comes back to it. */
-function viewOfAddress() {
-  const [, code] = location.hash.match(/^#class-(\d+)$/) ?? [];
-  if (code && store.classes.has(Number(code))) return { kind: "class", code: Number(code) };
-  const [, status] = location.hash.match(/^#(odd|unsure|junk|changed)$/) ?? [];
-  return status ? { kind: "lane", status } : null;
-}
-function keepAddress() {
-  const { kind, code, status } = store.view;
-  history.replaceState(null, "", kind === "class" ? `#class-${code}` : kind === "lane" ? `#${status}` : location.pathname.endsWith(".html") || kind !== "overview" ? location.href.split("#")[0] : location.pathname);
-}
 /** On a narrow screen the map stands in the overview, and elsewhere comes over the page. */
-function startPlaces() {
+function startNarrow() {
   const narrow = matchMedia("(max-width: 900px)");
   const arrange = () => { const home = narrow.matches && store.view.kind === "overview" ? $("#maphome") : $("#main"); if ($("#map").parentNode !== home) home.append($("#map")); };
   narrow.addEventListener("change", arrange);
@@ -85,6 +75,7 @@ export async function start(source) {
   startOverview();
   startMap();
   startKeys();
+  startNarrow();
   startPlaces();
   startConnection();
   $("#undo").addEventListener("click", undoHere);
@@ -94,9 +85,9 @@ export async function start(source) {
   $("#menu").addEventListener("click", openMenu);
   $("#contrast").addEventListener("click", toggleContrast);
   if (remember((memory) => memory.getItem("ltgcd-contrast")) === "on") toggleContrast();
+  on("ask", startAsking);
   $("#see-changes").addEventListener("click", openRefine);
   on("state refine", drawTop);
-  on("view", keepAddress);
   on("state", () => { if (store.state.refine && source.mode === "server") follow(store.state.refine); });
   try {
     await load();

@@ -50,7 +50,7 @@ export function openHelp() {
 export function openMenu() {
   const panel = openPanel({ title: "More", kind: "menu" });
   const line = (label, run) => el("li", {}, el("button", { type: "button", class: "button", text: label, onclick: () => { panel.close(); run(); } }));
-  const wanted = ["A", "E", "D", "h", "?"].map((key) => COMMANDS.find((one) => one.key === key)).filter((one) => one.when());
+  const wanted = ["q", "A", "E", "D", "h", "?"].map((key) => COMMANDS.find((one) => one.key === key)).filter((one) => one.when());
   panel.fill(el("ul", {}, ...wanted.map((one) => line(textOf(one.label), one.run)), line("Light or dark", () => $("#theme").click())));
 }
 export function startKeys() {

@@ -33,6 +33,8 @@ export const isGiven = (row) => (store.items.flags[row] & (GIVEN | LABELLED)) !=
 export const selectedRows = () => [...store.selection];
 /** What the grid shows, in its order. */
 export const shownRows = () => store.sections.flatMap((section) => Array.from(section.rows));
+/** Rows of a section of the grid. */
+export const sectionRows = (key) => store.sections.find((section) => section.key === key)?.rows ?? [];
 export function whereIs(row) {
   const { code, status } = store.items, name = nameOf(code[row]);
   if (status[row] === JUNK) return "Junk";
