@@ -101,5 +101,7 @@ export async function start(source) {
   const begun = source.mode === "server" && store.state.undo > 0 && store.order.length;
   await show(viewOfAddress() ?? (begun ? { kind: "class", code: store.order[0] } : { kind: "overview" }));
   if (source.news) startNews();
+  if (source.restored) toast(`${plural(source.restored, "change")} from before ${source.restored === 1 ? "is" : "are"} here again: this browser keeps them for this file.`, { offer: "Download corrections.csv", act: saveCorrections, keep: true });
+  addEventListener("beforeunload", (event) => { if (source.mayBeLost?.()) event.preventDefault(); });
   document.documentElement.dataset.ready = "true";
 }

@@ -51,7 +51,7 @@ function draw() {
 }
 function notes({ meta, n, mode }) {
   if (mode === "server" || !meta) return [];
-  const found = [`Made by ltgcd ${meta.version}. This file is complete in itself: it needs no network, and nothing leaves it. Edits that you make here are not kept: download them as corrections.csv and give them to “ltgcd relabel”, or use “ltgcd review”.`];
+  const found = [`Made by ltgcd ${meta.version}. This file is complete in itself: it needs no network, and nothing leaves it. Edits that you make here are kept in this browser alone: download them as corrections.csv and give them to “ltgcd relabel”, or use “ltgcd review”.`];
   if (meta.n > meta.laid_out) found.push(`The map: t-SNE laid out ${whole(meta.laid_out)} items, everything rare among them; each other item stands beside the nearest of these.`);
   if (meta.n > n) found.push(`${whole(meta.n - n)} items of the largest classes and categories are counted but not in this file.`);
   if (meta.left_out) found.push(`${plural(meta.left_out, "item")} of the source got no assignment and ${meta.left_out === 1 ? "is" : "are"} left out.`);
