@@ -41,7 +41,7 @@ def test_edits_of_a_file_outlive_a_reload(open_page: Any, tmp_path: Path) -> Non
 def test_edits_that_can_t_be_kept_are_not_lost_in_silence(open_page: Any) -> None:  # noqa: F811
     opened = open_page("vector")
     page = opened.page
-    page.evaluate("() => { Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); }; }")
+    page.evaluate("() => { Storage.prototype.setItem = () => { throw new Error('The place is full.'); }; }")
     opened.go_to("novel-001")
     page.wait_for_function(CELLS)
     page.keyboard.press("a")

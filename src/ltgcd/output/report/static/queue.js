@@ -41,7 +41,7 @@ function makeEntries() {
   const { counts } = store.state, plain = !wanted.query && wanted.low === 1 && wanted.high === Infinity;
   const lane = (status, title, text) => ({ view: { kind: "lane", status }, lane: status, title, size: counts[status], text });
   if (plain && ["all", "unsure"].includes(wanted.status)) {
-    if (store.source.can.odd) found.push({ view: { kind: "lane", status: "odd" }, lane: "odd", title: "Odd ones", text: "Unlike every class: perhaps new" });
+    if (store.source.can.odd) found.push({ view: { kind: "lane", status: "odd" }, lane: "odd", title: "Odd ones", text: "Unlike every class: novel ones?" });
     if (counts.unsure) found.push(lane("unsure", "Unsure items", "More likely wrong than right"));
     if (store.state.refine?.changed) found.push({ ...lane("changed", "Changed by the last refine", "Their class is another one now"), size: store.state.refine.changed });
     if (counts.junk) found.push(lane("junk", "Junk", "Taken out of every count"));
