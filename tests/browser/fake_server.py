@@ -22,6 +22,7 @@ from ltgcd.common.files import with_metadata
 from ltgcd.output.report.page import served_page, static_folder
 from ltgcd.review.state import begin, replay, with_codes
 
+BINARY = "application/octet-stream"
 POLICY = "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
 HUES = ["#4e79a7", "#e0812b", "#5a9e4b", "#c94c50", "#8a6bb1", "#a0715e", "#d276ac", "#3d9a96", "#b3a12d"]
 
@@ -70,7 +71,7 @@ class FakeRun:
                 | {"given": int((inside & now.given).sum()), "labelled": int((inside & self.labelled).sum())}
                 | {"confidence": round(mean, 3), "coherence": 0.52, "suggested": f"near {name}", "nearest": near}
                 | {"terms": ["card", "lost card", "pin"] if self.kind == "text" else [], "gain": left * (1.1 - mean)}
-                | {"why": f"About {round(left * (1 - mean))} of {left} items that nobody has confirmed are wrong."}
+                | {"why": f"{round(left * (1 - mean))} of {left} unconfirmed may be wrong."}
                 | {"contaminated": 0.31 if code == 1 else 0.0, "far": 9, "accepted": size > 0 and left == 0}
             )
         return sorted(found, key=lambda one: -one["gain"])
@@ -206,12 +207,16 @@ class FakeRun:
                 "vanished": [{"name": "novel-009", "code": 9, "before": 4, "after": 0}],
                 "changed": 12,
                 "kept": 5,
+                "surer": 6,
+                "moves": [{"from": "novel-009", "to": "novel-007", "codes": [8, 6], "n": 9, "sure": 4}],
             }
             self.refining = {
                 "state": "idle" if path != "/api/refine" else "done",
                 "expected_seconds": 20,
                 "seconds": 3,
                 "diff": diff,
+                "changed": 12 if path == "/api/refine/accept" else 0,
+                "can_undo": path == "/api/refine/accept",
             }
             return self.refining | ({"state": "running"} if path == "/api/refine" else {})
         self.review = replay(self.base, [event for events in self.done for event in events])
@@ -259,7 +264,7 @@ class Handler(BaseHTTPRequestHandler):
             elif url.path == "/api/state":
                 self.send(run.state())
             elif url.path == "/api/items":
-                self.send(run.items(), "application/octet-stream")
+                self.send(run.items(), BINARY)
             elif url.path == "/api/rows":
                 body = run.rows(
                     int(q["code"]) if "code" in q else None,
@@ -267,11 +272,14 @@ class Handler(BaseHTTPRequestHandler):
                     q.get("status"),
                     q.get("order", "doubtful"),
                 )
-                self.send(body, "application/octet-stream")
+                self.send(body, BINARY)
+            elif url.path == "/api/refine/rows":
+                self.send(np.arange(12 if "taken" in q or "from" not in q else 9, dtype="<i4").tobytes(), BINARY)
             elif url.path == "/api/describe":
                 self.send(run.describe([int(row) for row in q["rows"].split(",")]))
             elif url.path.startswith("/api/thumb/"):
-                self.send(run.thumb(int(url.path.rsplit("/", 1)[1]), int(q.get("size", 96))), "image/webp")
+                side = min(1400, int(q.get("size", 96)))  # what it draws has no more pixels
+                self.send(run.thumb(int(url.path.rsplit("/", 1)[1]), side), "image/webp")
             elif url.path.startswith("/api/neighbours/"):
                 self.send(run.answer("/api/neighbours", q | {"row": url.path.rsplit("/", 1)[1]}))
             elif url.path.startswith("/api/"):

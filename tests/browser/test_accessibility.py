@@ -119,7 +119,7 @@ def test_the_main_views_read_as_what_they_are(view: Any) -> None:
     assert page.locator(f"#{active}").get_attribute("aria-posinset") == "1"
     page.keyboard.press("ArrowRight")
     assert page.locator("#grid").get_attribute("aria-activedescendant") != active
-    assert page.locator("#progress").get_attribute("aria-valuetext").endswith("settled")
+    assert page.locator("#progress").get_attribute("aria-valuetext").endswith("labelled or confirmed")
 
 
 def test_what_an_action_did_is_announced_and_the_place_is_kept(view: Any) -> None:

@@ -85,7 +85,7 @@ def test_what_commands_do_is_told_and_stays_in_the_history(browser: Any, tmp_pat
         page.keyboard.press("Escape")
         update_run(run, read_source(source(tmp_path / "more.npz", np.repeat([0, 5], 20), "j")))
         page.locator(".toast", has_text="Items were added elsewhere").wait_for()
-        wait_until(page, "document.querySelector('#progress p').textContent.includes('of 250 settled')")
+        wait_until(page, "document.querySelector('#progress p').textContent.includes('of 250 labelled or confirmed')")
         assert troubles == []
     finally:
         context.close()

@@ -186,9 +186,12 @@ def test_the_loop_on_real_data(kind: str, browser: Any, real_data: Path, tmp_pat
         assert hands.review.table().equals(after)
         # Fit again, look at the difference, take it; then have the fit before it back, and take it away once more.
         hands.press("R")
+        hands.said("The next fit is ready")
+        hands.press("R")
         hands.panel("What the next fit changes")
         confirmed = np.flatnonzero(hands.review.given)
         held = hands.review.code[confirmed]
+        page.locator("dialog button", has_text="Accept this fit").focus()  # nothing is accepted without it
         hands.press("Enter")
         hands.said("The fit is taken")
         assert (hands.review.code[confirmed] == held).all(), "what was confirmed stays"

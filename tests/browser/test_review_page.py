@@ -173,8 +173,11 @@ def test_the_loop_by_keyboard_alone(serve_page: Any) -> None:
     served.said("Written to the run")
     served.page.locator(".changes", has_text=f"{len(served.done())} changes, applied").wait_for()
     served.press("R")
+    served.said("The next fit is ready")
+    served.press("R")
     served.page.locator("dialog", has_text="12 items change their class").wait_for()
     assert served.page.locator("dialog .diff.vanished li").inner_text() == "novel-009: 4 → 0"
+    served.page.locator("dialog button", has_text="Accept this fit").focus()
     served.press("Enter")
     served.said("The fit is taken")
 

@@ -190,7 +190,8 @@ def test_a_difference_by_hand(small: Review) -> None:
     ]
     assert told["vanished"] == [{"code": 3, "name": "novel-002", "before": 2, "after": 0}]
     assert told["appeared"] == told["shrunk"] == [] and told["unchanged"] == 1
-    assert told["moves"][0] == {"from": "novel-002", "to": "novel-001", "n": 2}
+    assert told["moves"][0] == {"from": "novel-002", "to": "novel-001", "codes": [3, 2], "n": 2, "sure": 2}
+    assert (told["surer"], told["less_sure"]) == (1, 0), "the ant was unsure"
 
 
 def test_a_category_to_which_items_lean_has_not_vanished(small: Review) -> None:
@@ -200,5 +201,6 @@ def test_a_category_to_which_items_lean_has_not_vanished(small: Review) -> None:
     row = {"code": 3, "name": "novel-002"}
     told = difference(small, leaning.table())
     assert told["shrunk"] == [{**row, "before": 2, "after": 0}] and told["vanished"] == []
+    assert (told["less_sure"], told["surer"], told["changed"]) == (2, 0, 0), "sure or not, they are where they were"
     told = difference(leaning, sure)
     assert told["grown"] == [{**row, "before": 0, "after": 2}] and told["appeared"] == []

@@ -254,7 +254,7 @@ def test_another_folder_with_the_same_names_is_another_source(of_photos: Path, t
     # What a run of vectors can't tell, it says.
     run = Run(of_photos / "run-of-vectors")
     done = export_run(run, "folders", tmp_path / "out", source=of_photos / "october")
-    assert "by ids alone" in done["notes"][0]
+    assert any("by ids alone" in note for note in done["notes"])
 
 
 def test_vectors_in_another_order_draw_no_map(run: Path, finished: Path, tmp_path: Path) -> None:

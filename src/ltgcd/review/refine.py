@@ -84,12 +84,23 @@ class Refined(NamedTuple):
         Of the items that took part; its model labels new ones.
     difference : dict
         What changed, see `difference`.
+    before : ndarray of int64, shape (N,)
+        Class that each item was in; -1 for junk, which stays where it is.
     """
 
     table: pa.Table
     codes: NDArray[np.int64]
     found: Discovery
     difference: dict[str, Any]
+    before: NDArray[np.int64]
+
+    def moved(self, pair: tuple[int, int] | None = None) -> NDArray[np.int64]:
+        """Rows of the items whose class is another one now; with `pair`, of those that went from one to the other."""
+        code = np.asarray(self.table.column("label").to_numpy(), dtype=np.int64)
+        moved = (code != self.before) & (self.before != UNLABELLED)
+        if pair is not None:
+            moved &= (self.before == pair[0]) & (code == pair[1])
+        return np.flatnonzero(moved).astype(np.int64)
 
 
 def refine(
@@ -135,7 +146,7 @@ def refine(
     found = discover(task, config, hooks)
     codes, classes = _codes(review, said, found)
     table = _table(review, said, found, codes, classes)
-    return Refined(table, codes, found, difference(review, table))
+    return Refined(table, codes, found, difference(review, table), np.where(review.junk, UNLABELLED, review.code))
 
 
 def constraints(review: Review, source: NDArray[np.int64]) -> Constraints:
@@ -254,8 +265,9 @@ def difference(before: Review, after: pa.Table) -> dict[str, Any]:
     dict
         ``changed`` (items whose class is another one), ``kept`` (confirmed items, all of which kept theirs), the
         classes that have ``grown``, ``shrunk``, ``vanished``, ``appeared`` (code, name, before, after: sure items), how
-        many are ``unchanged``, and ``moves`` (from, to, n) of the most items. A category to which unsure items still
-        lean has shrunk to nothing and has not vanished.
+        many are ``unchanged``, and ``moves`` (from, to, their ``codes``, n) of the most items, unsure ones included,
+        with how many of them were ``sure``. Items become sure or unsure where they are, too: ``surer``, ``less_sure``.
+        A category to which unsure items still lean has shrunk to nothing and has not vanished.
     """
     code = np.asarray(after.column("label").to_numpy(), dtype=np.int64)
     sure = np.asarray(after.column("status").to_numpy(zero_copy_only=False))
@@ -274,13 +286,20 @@ def difference(before: Review, after: pa.Table) -> dict[str, Any]:
     moved = (code != before.code) & ~before.junk
     pairs, counts = np.unique(np.stack([before.code[moved], code[moved]]), axis=1, return_counts=True)
     order = np.argsort(-counts, kind="stable")[:SHOWN]
+    moves = [(int(pairs[0, i]), int(pairs[1, i]), int(counts[i])) for i in order]
+    were_sure = [int((sure_then & moved & (before.code == one) & (code == other)).sum()) for one, other, _ in moves]
     return {
         "changed": int(moved.sum()),
         "kept": int(before.given.sum()),
+        "surer": int((sure_now & ~sure_then & ~before.junk).sum()),
+        "less_sure": int((sure_then & ~sure_now).sum()),
         "vanished": [row for row in rows if not is_there[row["code"]]],
         "appeared": [row for row in rows if not was_there[row["code"]]],
         "grown": [row for row in rows if was_there[row["code"]] and row["before"] < row["after"]],
         "shrunk": [row for row in rows if is_there[row["code"]] and row["before"] > row["after"]],
         "unchanged": sum(row["before"] == row["after"] for row in rows),
-        "moves": [{"from": names[int(pairs[0, i])], "to": names[int(pairs[1, i])], "n": int(counts[i])} for i in order],
+        "moves": [
+            {"from": names[one], "to": names[other], "codes": [one, other], "n": n, "sure": sure_of_them}
+            for (one, other, n), sure_of_them in zip(moves, were_sure, strict=True)
+        ],
     }

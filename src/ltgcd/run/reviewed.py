@@ -101,9 +101,10 @@ def _last(log: EventLog, version: int) -> dict[str, Any]:
 
 
 class Earlier(NamedTuple):
-    """A base that was reviewed before: what ended it (`BY_REFINE` or ``update``), its classes, and its actions."""
+    """A base that was reviewed before: what ended it (`BY_REFINE` or ``update``), when, its classes and actions."""
 
     ended_by: str
+    ended: float | None
     classes: Classes
     steps: list[Step]
 
@@ -177,8 +178,10 @@ class RunReview:
         """What was said before this base came about, base by base, the last first."""
         note = read_metadata(self._begin.base.schema)
         while (before := note.get("before")) is not None and before in self.run.states():
+            next_one = self.run.state_file(int(note.get("base", 0)))  # written when this one was taken
+            ended = next_one.stat().st_mtime if next_one.is_file() else None
             ended_by, note = str(note.get("by", "")), self.run.note_of(self.run.state_file(before))
-            yield Earlier(ended_by, classes_of(note, ()), replayed(self.log.kept(before))[0])
+            yield Earlier(ended_by, ended, classes_of(note, ()), replayed(self.log.kept(before))[0])
 
     @property
     def can_undo(self) -> int:

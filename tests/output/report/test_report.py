@@ -500,10 +500,10 @@ def test_colours_have_contrast() -> None:
 @pytest.mark.parametrize(
     ("code", "given", "sentence"),
     [
-        (2, [], "New: nobody has looked at it yet."),
-        (2, [0], "About 2 of 4 items that nobody has confirmed are wrong."),
+        (2, [], "New: not accepted yet."),
+        (2, [0], "2 of 4 unconfirmed may be wrong."),
         (2, [0, 1, 2, 3, 4], "Every item is labelled or confirmed. 1 unsure item leans to it."),
-        (0, [], "About 1 of 2 items that nobody has confirmed is wrong."),
+        (0, [], "1 of 2 unconfirmed may be wrong."),
     ],
 )
 def test_what_was_confirmed_was_looked_at(code: int, given: list[int], sentence: str) -> None:

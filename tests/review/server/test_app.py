@@ -450,7 +450,7 @@ def test_pictures_come_by_row_and_by_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "run" / "secret.png").write_bytes(image_bytes(99))
     client = open_client(tmp_path / "run")
     assert client.get("/api/state").json["kind"] == "image"
-    for size, side in ((96, 96), (192, 192), (1024, 200)):
+    for size, side in ((96, 96), (192, 192), (1024, 200), (8192, 200)):
         answer = client.get(f"/api/thumb/3?size={size}")
         assert answer.status == 200
         assert answer.headers["content-type"] == "image/webp"

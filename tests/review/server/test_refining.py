@@ -59,12 +59,21 @@ def test_a_refit_is_shown_then_taken_and_can_be_taken_back(trained: Path) -> Non
     assert found["state"] == "done", found
     assert found["diff"]["kept"] >= len(rows)
     assert Run(trained).written_assignments().equals(before), "nothing is written before it is taken"
+    # The items that it would move can be looked at: all of them, and those from one class to another.
+    changed = client.rows("/api/refine/rows")
+    assert len(changed) == found["diff"]["changed"] and found["changed"] == 0
+    for move in found["diff"]["moves"]:
+        one, other = move["codes"]
+        rows_of_it = client.rows(f"/api/refine/rows?from={one}&to={other}")
+        assert len(rows_of_it) == move["n"] >= move["sure"] and set(rows_of_it) <= set(changed)
     taken = client.post("/api/refine/accept", seen(done))
     assert taken.status == 200, taken.body
     now = client.get("/api/state").json
     assert now["base"] == 1
     assert now["refine"]["state"] == "idle"
     assert now["refine"]["can_undo"]
+    assert client.rows("/api/refine/rows?taken") == changed and now["refine"]["changed"] == len(changed)
+    assert client.get("/api/refine/rows").status == 422, "none waits"
     assert set(client.rows("/api/rows?code=2")) >= set(rows), "confirmed items never move"
     assert {one["code"]: one["name"] for one in now["classes"]}[2] == "wasp"
     # What was said before stays in the history, behind the refine that took it up.
@@ -76,6 +85,7 @@ def test_a_refit_is_shown_then_taken_and_can_be_taken_back(trained: Path) -> Non
         ("Refined: another fit was taken", True, "refine"),
         (f"{len(rows)} items confirmed as novel-001; novel-001 called wasp", True, None),
     ]
+    assert 0 <= time.time() - lines[1]["time"] < 600, "a refine has a time, too"
     assert len(client.get("/api/history?limit=2").json) == 2
     client.post("/api/undo", seen(later))
     back = client.post("/api/refine/undo", client.seen)

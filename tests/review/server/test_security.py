@@ -39,6 +39,16 @@ def test_nothing_is_told_to_who_has_no_token(client: Client, path: str) -> None:
         refused(client, "GET", f"{path}?token=the-token", {"Host": client.host})
 
 
+@pytest.mark.parametrize("path", ["/", "/?token=of-yesterday", "/nowhere"])
+def test_a_person_without_the_token_reads_what_to_do(client: Client, path: str) -> None:
+    asked = {"Host": client.host, "Sec-Fetch-Mode": "navigate", "Cookie": f"{ACCESS.cookie}=of-yesterday"}
+    answer = client.ask("GET", path, headers=asked)
+    assert (answer.status, answer.headers["content-type"]) == (403, "text/html; charset=utf-8")
+    assert b"Open the address that <code>ltgcd review</code> printed last" in answer.body
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    assert "set-cookie" not in answer.headers
+
+
 @pytest.mark.parametrize(
     "host",
     ["evil.example:8765", "127.0.0.1", "127.0.0.1:80", "localhost:8766", "127.0.0.1:8765.evil.example", "", "8765"],

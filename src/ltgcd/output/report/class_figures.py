@@ -205,13 +205,13 @@ class ClassFigures:
         if n == 0:
             return leans if leaning else "No item is in it."
         if doubts.nameless[code]:
-            return "New: nobody has looked at it yet."
+            return "New: not accepted yet."
         if doubts.contaminated[code] > max(doubts.wrong[code], 0.05):
             look = "looks" if self.far[code] == 1 else "look"
             return f"{int(self.far[code]):,} of {n:,} assigned items {look} different from the ones that people gave."
         wrong = round(n * float(doubts.wrong[code]))
         if wrong:
-            return f"About {wrong:,} of {n:,} items that nobody has confirmed {'is' if wrong == 1 else 'are'} wrong."
+            return f"{wrong:,} of {n:,} unconfirmed may be wrong."
         return f"{plural(n, 'item is', 'items are')} not confirmed; nearly all should be right."
 
 

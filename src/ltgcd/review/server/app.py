@@ -39,6 +39,7 @@ def make_app(session: Session, access: Access) -> Guard:
                 Route("/api/state", state(session, refining)),
                 *(Route(f"/api{path}", _reading(answer, session)) for path, answer in READS.items()),
                 *(Route(f"/api{path}", _writing(answer, session), methods=["POST"]) for path, answer in WRITES.items()),
+                Route("/api/refine/rows", moved(refining)),
                 Route("/api/refine", _refining(refining), methods=["GET", "POST"]),
                 Route("/api/refine/{end}", _refining(refining), methods=["POST"]),
                 Mount("/static", StaticFiles(directory=str(static_folder()))),
@@ -159,6 +160,18 @@ def export(session: Session, _request: Request) -> Response:
     """The labels as a file."""
     headers = {"Content-Disposition": 'attachment; filename="labels.csv"'}
     return Response(session.export(), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+def moved(refining: Refining) -> Callable[[Request], Response]:
+    """Rows that a refit moves: the one that waits, all of them or from one class to another; or the last one taken."""
+
+    def answer(request: Request) -> Response:
+        has_pair = {"from", "to"} <= set(request.query_params)
+        pair = (_number(request, "from"), _number(request, "to")) if has_pair else None
+        found = refining.rows(pair, taken="taken" in request.query_params)
+        return Response(found.astype("<i4").tobytes(), media_type=BINARY)
+
+    return answer
 
 
 # ---------------------------------------------------------------- changing

@@ -30,7 +30,7 @@ def history(held: RunReview, limit: int) -> list[dict[str, Any]]:
     for before in held.earlier():
         if len(found) >= limit:
             break
-        ended = {"action": None, "time": None, "author": "", "active": True, "n": 0, "past": True}
+        ended = {"action": None, "time": before.ended, "author": "", "active": True, "n": 0, "past": True}
         found.append({**ended, "by": before.ended_by, "sentence": ENDED_BY.get(before.ended_by, before.ended_by)})
         found += [{**line, "past": True} for line in _lines(before.steps, before.classes)]
     return found[:limit]

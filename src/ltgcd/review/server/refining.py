@@ -7,6 +7,9 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ltgcd.common.errors import InputError
 from ltgcd.review.log import StaleError
 from ltgcd.review.server.session import Seen, Session
@@ -39,6 +42,7 @@ class Refining:
         self._seen = session.seen  # the state that it is fitted to
         self._number = 0  # of the refit: one that was thrown away while it ran has no say when it ends
         self._found: Proposal | None = None
+        self._taken: tuple[int, NDArray[np.int64]] | None = None  # base that the last one made, and what it changed
 
     def state(self) -> dict[str, Any]:
         """How far it is, and what it would change."""
@@ -51,10 +55,25 @@ class Refining:
                 "expected_seconds": round(self._expected, 1),
             }
             answer["can_undo"] = self.session.run.written_note().get("by") == BY_REFINE
+            answer["changed"] = len(self._changed())
             if self._found is not None:
                 answer["diff"] = self._found.refined.difference
                 answer["stale"] = self._seen != self.session.seen
             return answer
+
+    def _changed(self) -> NDArray[np.int64]:
+        """Rows that the last refit changed, where it was taken here and is what the page shows."""
+        is_here = self._taken is not None and self._taken[0] == self.session.held.base
+        return self._taken[1] if is_here and self._taken is not None else np.empty(0, dtype=np.int64)
+
+    def rows(self, pair: tuple[int, int] | None = None, *, taken: bool = False) -> NDArray[np.int64]:
+        """Rows that the refit that waits would move, or from one class to another; of the last one `taken`."""
+        with self._lock:
+            if taken:
+                return self._changed()
+            if self._found is None:
+                raise InputError("There is no finished refit to look at.")
+            return self._found.refined.moved(pair)
 
     def begin(self, seen: Seen) -> dict[str, Any]:
         """Begin a refit of the state that the page has seen."""
@@ -109,7 +128,10 @@ class Refining:
                 raise StaleError("The review was changed after this refit had begun; refit again, or throw it away.")
         with session.writing:
             found.keep()
-        return self._refitted()
+        answer = self._refitted()
+        with self._lock:
+            self._taken = session.held.base, found.refined.moved()
+        return {**answer, **self.state()}
 
     def undo(self, seen: Seen) -> dict[str, Any]:
         """Bring back what was before the last refit that was taken, if that is what the page shows."""

@@ -132,7 +132,8 @@ class Guard:
         if scope["path"] == "/" and scope["method"] in READS and b"token=" in scope["query_string"]:
             return self._exchange(scope)
         if not self._has_cookie(headers):
-            return refused("Open the address that 'ltgcd review' printed, with its token; this browser has none yet.")
+            sentence = "Open the address that 'ltgcd review' printed, with its token; this browser has none yet."
+            return refused_page() if _is_navigation(headers) else refused(sentence)
         site = headers.get("sec-fetch-site")
         if site not in (None, "same-origin", "none"):
             return refused("Another page asks for this; only the page of 'ltgcd review' itself may.")
@@ -142,6 +143,8 @@ class Guard:
         """Give the cookie for the token, and take the token out of the address bar."""
         told = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if not self._is_token(told):
+            if _is_navigation(Headers(scope=scope)):
+                return refused_page()
             return refused("The token is wrong: it is another one each time; open the address that was printed last.")
         answer: Response = RedirectResponse("/", status_code=303)
         if Headers(scope=scope).get("sec-fetch-site") in ("cross-site", "same-site"):
@@ -173,6 +176,23 @@ class Guard:
         if not length.isdigit() or int(length) > LARGEST_BODY:
             return JSONResponse({"error": "The edit is too large; send it in parts."}, 413)
         return None
+
+
+def _is_navigation(headers: Headers) -> bool:
+    """Whether a person asks, by the address bar, a link or a reload: he reads a page, and no JSON."""
+    return headers.get("sec-fetch-mode") == "navigate"
+
+
+def refused_page() -> HTMLResponse:
+    """The same answer for a person: in plain words what to do; it has nothing of the run in it."""
+    return HTMLResponse(
+        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+        '<meta name="viewport" content="width=device-width"><title>ltgcd review</title><h1>This page is closed</h1>'
+        "<p>Its address has a key in it that is another one each time <code>ltgcd review</code> is started, and this "
+        "browser does not have the one of now.</p><p>Open the address that <code>ltgcd review</code> printed last in "
+        "its terminal, or start it again: it opens the page by itself. Nothing that was said is lost.</p></html>",
+        403,
+    )
 
 
 def refused(sentence: str) -> JSONResponse:

@@ -15,8 +15,8 @@ from ltgcd.data.items import Items
 from ltgcd.output.report.columns import TINY
 from ltgcd.output.report.pictures import Pictures, thumbnail
 
-QUALITY = {96: 70, 192: 75, 1024: 85}  # by side in pixels: the sizes there are
-HELD = 96 * 2**20  # bytes that are kept
+QUALITY = {96: 70, 192: 75, 1024: 85, 8192: 90}  # by side in pixels: the sizes there are
+HELD = 96 * 2**20  # bytes that are kept; the last picture is, however large
 GONE = 64  # pixels of what is shown for an image that can't be read
 
 

@@ -1,7 +1,7 @@
 // What a person can do: each becomes one action of one or more events, which the source keeps and can undo.
 import { clearToast, plural, shortName, toast, whole } from "./dom.js";
 import { JUNK } from "./items.js";
-import { currentClass, isGiven, load, nameOf, receive, selectedRows, store } from "./store.js";
+import { currentClass, isGiven, load, nameOf, receive, sectionRows, selectedRows, store } from "./store.js";
 import { sentenceOf } from "./told.js";
 
 const spoken = (name) => `“${shortName(name)}”`;
@@ -76,14 +76,16 @@ export function byClass(rows) {
 /** Rows that no person has said anything about: neither here nor in the source. */
 export const unsaid = (rows) => Array.from(rows).filter((row) => !isGiven(row) && store.items.status[row] !== JUNK);
 
+/** What accepting confirms: the sure items of the class, or the unsure ones where it has no other, without what is selected. */
+export function acceptable() {
+  const one = currentClass();
+  return one ? unsaid(sectionRows(one.size ? "sure" : "unsure")).filter((row) => !store.selection.has(row)) : [];
+}
 /** Accept what is in the class, but for what is selected. */
 export function accept() {
-  const one = currentClass();
+  const one = currentClass(), rows = acceptable(), left = store.selection.size;
   if (!one) return;
-  const sure = store.sections.find((section) => section.key === "sure")?.rows ?? [];
-  const rows = unsaid(sure).filter((row) => !store.selection.has(row)), left = sure.length && store.selection.size;
-  if (!sure.length) toast(`${spoken(one.name)} has unsure items only: select those that belong to it, and confirm them.`);
-  else if (!rows.length) toast(`Everything in ${spoken(one.name)} is confirmed already.`);
+  if (!rows.length) toast(`Everything in ${spoken(one.name)} is confirmed already.`);
   else act([{ op: "assign", rows, code: one.code }], `Accepted ${plural(rows.length, "item")} of ${spoken(one.name)}${left ? `, not the ${whole(store.selection.size)} selected` : ""}.`);
 }
 /** Say of items that they are of the class that they are in, or lean towards. */

@@ -1,24 +1,26 @@
 // The page put together: the top bar, the theme, and everything started in its order.
-import { applyChanges, redo, undo } from "./actions.js";
+import { applyChanges, redo } from "./actions.js";
 import { startCategory, startTitles } from "./category.js";
-import { saveCorrections, saveLabels, toggleContrast } from "./commands.js";
+import { canGoBack, saveCorrections, saveLabels, toggleContrast, undoHere } from "./commands.js";
 import { $, button, el, percent, plural, remember, toast, whole } from "./dom.js";
-import { openDetail } from "./detail.js";
+import { startConnection } from "./connection.js";
+import { openDetail, startAsking } from "./detail.js";
 import { startGrid } from "./grid.js";
 import { openHistory } from "./history.js";
 import { openHelp, openMenu, startKeys } from "./keys.js";
 import { startMap } from "./map.js";
 import { startNews } from "./news.js";
 import { startOverview } from "./overview.js";
+import { startPlaces, viewOfAddress } from "./places.js";
 import { startQueue } from "./queue.js";
 import { follow, openRefine, refineLabel, refineTime } from "./refine.js";
 import { emit, load, on, show, store } from "./store.js";
 
 function drawTop() {
-  const { state } = store, { settled, n, changes, unapplied, undo: back, redo: forth } = state, server = state.mode === "server";
+  const { state } = store, { settled, n, changes, unapplied, redo: forth } = state, server = state.mode === "server";
   $("#title").textContent = state.title;
   $("#progress i").style.width = 100 * settled / Math.max(1, n) + "%";
-  $("#progress p").textContent = `${whole(settled)} of ${whole(n)} settled`;
+  $("#progress p").textContent = `${whole(settled)} of ${whole(n)} labelled or confirmed`;
   $("#progress p").dataset.short = percent(settled / Math.max(1, n));
   $("#progress").setAttribute("aria-valuenow", String(Math.round(100 * settled / Math.max(1, n))));
   $("#progress").setAttribute("aria-valuetext", $("#progress p").textContent);
@@ -30,7 +32,7 @@ function drawTop() {
   const had = document.activeElement?.closest?.("#work") && document.activeElement.getAttribute("aria-keyshortcuts");
   $("#work").replaceChildren(...parts);
   if (had) $(`#work [aria-keyshortcuts="${had}"]`)?.focus();
-  $("#undo").disabled = !back;
+  $("#undo").disabled = !canGoBack();
   $("#redo").disabled = !forth;
 }
 /** The theme: as the system has it, until it is chosen here. */
@@ -46,19 +48,8 @@ function startTheme() {
   });
   set();
 }
-/** What is looked at stands in the address, so that a reload comes back to it. */
-function viewOfAddress() {
-  const [, code] = location.hash.match(/^#class-(\d+)$/) ?? [];
-  if (code && store.classes.has(Number(code))) return { kind: "class", code: Number(code) };
-  const [, status] = location.hash.match(/^#(odd|unsure|junk)$/) ?? [];
-  return status ? { kind: "lane", status } : null;
-}
-function keepAddress() {
-  const { kind, code, status } = store.view;
-  history.replaceState(null, "", kind === "class" ? `#class-${code}` : kind === "lane" ? `#${status}` : location.pathname.endsWith(".html") || kind !== "overview" ? location.href.split("#")[0] : location.pathname);
-}
 /** On a narrow screen the map stands in the overview, and elsewhere comes over the page. */
-function startPlaces() {
+function startNarrow() {
   const narrow = matchMedia("(max-width: 900px)");
   const arrange = () => { const home = narrow.matches && store.view.kind === "overview" ? $("#maphome") : $("#main"); if ($("#map").parentNode !== home) home.append($("#map")); };
   narrow.addEventListener("change", arrange);
@@ -84,16 +75,19 @@ export async function start(source) {
   startOverview();
   startMap();
   startKeys();
+  startNarrow();
   startPlaces();
-  $("#undo").addEventListener("click", undo);
+  startConnection();
+  $("#undo").addEventListener("click", undoHere);
   $("#redo").addEventListener("click", redo);
   $("#history").addEventListener("click", openHistory);
   $("#help").addEventListener("click", openHelp);
   $("#menu").addEventListener("click", openMenu);
   $("#contrast").addEventListener("click", toggleContrast);
   if (remember((memory) => memory.getItem("ltgcd-contrast")) === "on") toggleContrast();
-  on("state", drawTop);
-  on("view", keepAddress);
+  on("ask", startAsking);
+  $("#see-changes").addEventListener("click", openRefine);
+  on("state refine", drawTop);
   on("state", () => { if (store.state.refine && source.mode === "server") follow(store.state.refine); });
   try {
     await load();
@@ -107,5 +101,7 @@ export async function start(source) {
   const begun = source.mode === "server" && store.state.undo > 0 && store.order.length;
   await show(viewOfAddress() ?? (begun ? { kind: "class", code: store.order[0] } : { kind: "overview" }));
   if (source.news) startNews();
+  if (source.restored) toast(`${plural(source.restored, "change")} from before ${source.restored === 1 ? "is" : "are"} here again: this browser keeps them for this file.`, { offer: "Download corrections.csv", act: saveCorrections, keep: true });
+  addEventListener("beforeunload", (event) => { if (source.mayBeLost?.()) event.preventDefault(); });
   document.documentElement.dataset.ready = "true";
 }

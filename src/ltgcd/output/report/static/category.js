@@ -1,10 +1,11 @@
 // The centre: what is looked at, its name and facts, the buttons, and what the sections of its grid are called.
 import { $, breakable, button, el, onceAFrame, percentSure, plural, signed, whole } from "./dom.js";
 import { barOf, COMMANDS, selectFar, setArrange, shownKey, startRename, textOf } from "./commands.js";
+import { moveTo } from "./grid.js";
 import { panelIsOpen } from "./panel.js";
 import { openClass } from "./queue.js";
-import { byClass } from "./actions.js";
-import { currentClass, emit, isMixed, laneOf, nameOf, on, select, store } from "./store.js";
+import { byClass, confirm } from "./actions.js";
+import { currentClass, emit, isMixed, laneOf, nameOf, on, sectionRows, select, store } from "./store.js";
 
 
 /** What the sections of the grid say above themselves. */
@@ -23,6 +24,15 @@ function titleSections() {
   }
 }
 const stat = (text, title) => el("span", { text, title });
+const ACCEPT = COMMANDS.find((one) => one.key === "a");
+const goToUnsure = () => moveTo(sectionRows("sure").length);
+const link = (text, label, onclick) => el("button", { type: "button", class: "link", text, "aria-label": label, onclick });
+/** What can be said of all unsure items that lean to the class. */
+function forUnsure(one) {
+  if (!one.leaning) return null;
+  return el("span", { class: "for-unsure" }, one.why ? " · " : null, "Unsure ones: ", link("select all", "Select all unsure items of it", () => { select(sectionRows("unsure"), { only: true }); goToUnsure(); }),
+    one.size ? ", " : null, one.size ? link("confirm all", "Confirm all unsure items of it", () => confirm(Array.from(sectionRows("unsure")))) : null);
+}
 
 function drawHead() {
   const { view } = store, one = currentClass();
@@ -45,11 +55,11 @@ function drawClass(one) {
     el("span", { class: "chip " + lane, text: one.size ? (one.known ? "known" : "novel") : "unsure items only" }),
     one.accepted ? el("span", { class: "chip done", text: "✓ accepted" }) : null,
     isMixed(one) ? el("button", { type: "button", class: "chip warn", text: `${whole(one.far)} look different`, "aria-keyshortcuts": "f", title: "Select them (f): they lie far from the items that people gave it, and are perhaps of another class", onclick: selectFar }) : null].filter(Boolean));
-  const facts = [stat(plural(one.size, "item")), stat(percentSure(one.confidence) + " confident", "Mean probability that the label is right, over its sure items"),
+  const facts = [one.size ? stat(plural(one.size, "item")) : null, one.size ? stat(percentSure(one.confidence) + " confident", "Mean probability that the label is right, over its sure items") : null,
     one.coherence === null || one.coherence === undefined ? null : stat(`coherence ${signed(one.coherence)}`, "How much nearer the items are to their own centre than to the nearest other one, from −1 to 1"),
     one.labelled ? stat(`${whole(one.labelled)} labelled`) : null, one.given ? stat(`${whole(one.given)} confirmed`) : null,
-    one.leaning ? stat(plural(one.leaning, "unsure item leans here", "unsure items lean here")) : null];
-  $("#about").replaceChildren(el("p", { class: "facts-row" }, ...facts.filter(Boolean)), one.why ? el("p", { class: "why", text: one.why, dir: "auto" }) : "");
+    one.leaning ? link(plural(one.leaning, "unsure item leans here", "unsure items lean here"), null, goToUnsure) : null];
+  $("#about").replaceChildren(el("p", { class: "facts-row" }, ...facts.filter(Boolean)), one.why || one.leaning ? el("p", { class: "why" }, el("bdi", { text: one.why ?? "" }), forUnsure(one)) : "");
   const more = [];
   if (one.terms?.length) more.push(el("ul", { class: "terms", "aria-label": "Top terms" }, ...one.terms.map((term) => el("li", { text: term, dir: "auto" }))));
   const near = (one.nearest ?? []).filter(([code]) => store.classes.has(code)).slice(0, 3);
@@ -64,8 +74,10 @@ function drawOther(view) {
     junk: ["Junk", "Taken out of training and of every count. Select and take back what does belong somewhere."],
     search: ["Items found", `By id or text: “${(view.q ?? "").slice(0, 80)}”`],
     like: ["Most like it", "The item that you looked at, and what is most like it. Select those that belong together, and move them."],
+    moved: [view.moved, "The next fit would move these; they still are where they were. R shows its changes again, to accept or throw away. What you say of an item now is kept, but then it has to be fitted anew."],
+    changed: ["Changed by the last refine", "Items whose class is another one since then, and nobody but the fit said so. h and B take the refine back."],
     lasso: ["Lasso", "All items inside it, drawn or not. Move them, put them to the junk, or make a class of them."],
-  }[view.like ? "like" : view.status ?? view.kind];
+  }[view.like ? "like" : view.moved ? "moved" : view.status ?? view.kind];
   $("#name").replaceChildren(el("span", { class: "name", text: texts[0] }));
   $("#badges").replaceChildren();
   $("#about").replaceChildren(el("p", { class: "why", text: texts[1], dir: "auto" }));
@@ -87,10 +99,12 @@ function drawActions() {
   document.body.classList.toggle("picking", !$("#picked").hidden);
   for (const command of COMMANDS) {
     const group = barOf(command);
-    if (group) groups[group].push(button(textOf(command.label), shownKey(command), command.run, { class: command.primary ? "primary" : "", title: textOf(command.title), "aria-label": typeof command.title === "function" ? command.title() : null, "data-key": command.key, disabled: Boolean(command.off?.()) }));
+    if (group) groups[group].push(button(textOf(command.label), shownKey(command), command.run, { class: [command.primary ? "primary" : "", command.touch?.() ? "touch" : ""].join(" "), title: textOf(command.title), "aria-label": typeof command.title === "function" ? command.title() : null, "data-key": command.key, disabled: Boolean(command.off?.()) }));
   }
   $("#actions").replaceChildren(...groups.first, ...groups.class);
-  $("#picked").replaceChildren(el("b", { role: "status", text: `${whole(n)} selected` }), ...groups.items, ...groups.last);
+  // Where there is no room for both bars, that of the selection has what accepts the others, too.
+  const others = n && barOf(ACCEPT) ? [button(textOf(ACCEPT.label), shownKey(ACCEPT), ACCEPT.run, { class: "primary narrow", disabled: ACCEPT.off() })] : [];
+  $("#picked").replaceChildren(el("b", { role: "status", text: `${whole(n)} selected` }), ...others, ...groups.items, ...groups.last);
   document.body.style.setProperty("--picked", `${$("#picked").offsetHeight}px`); // messages stand above it
   fade($("#actions"));
   fade($("#picked"));
@@ -121,7 +135,7 @@ export function startCategory() {
   on("rows", () => {
     const nothing = store.view.kind !== "overview" && store.sections.every((section) => !section.rows.length);
     $("#empty").hidden = !nothing;
-    if (nothing) $("#empty").textContent = currentClass()?.size && store.source.mode === "file" ? "None of its items are in this file." : NOTHING[store.view.status ?? store.view.kind] ?? "There is nothing in it.";
+    if (nothing) $("#empty").textContent = store.trouble || (currentClass()?.size && store.source.mode === "file" ? "None of its items are in this file." : NOTHING[store.view.status ?? store.view.kind] ?? "There is nothing in it.");
   });
 }
 /** Before the grid lays them out: sections get their titles. */

@@ -35,7 +35,7 @@ export function fillCell(node, row, kind) {
     node.dataset.state = state;
     say($(".mark", node), { given: "✓", labelled: "L", junk: "✕" }[state] ?? "");
   }
-  say($(".tag", node), store.view.kind === "class" || state === "junk" ? "" : middleOut(nameOf(code[row]), LONGEST_TAG)); // where classes are mixed
+  say($(".tag", node), (store.view.kind === "class" && !node.named) || state === "junk" ? "" : middleOut(nameOf(code[row]), LONGEST_TAG)); // where classes are mixed
   const sentence = sentenceOf(row);
   if (node.ariaLabel !== sentence) {
     node.setAttribute("aria-label", sentence);
@@ -56,11 +56,12 @@ function pickByKey(event, node, pick) {
   event.preventDefault();
   event.stopPropagation();
 }
-/** A few items side by side, for a panel; a click on one calls `onpick` with its row. */
-export function strip(rows, { onpick = null, label = "Items", marked = null } = {}) {
+/** A few items side by side, for a panel; a click on one calls `onpick` with its row. `named` ones say their class. */
+export function strip(rows, { onpick = null, label = "Items", marked = null, named = false } = {}) {
   const { kind } = store.state, box = el("div", { class: "strip " + kind, role: onpick ? "listbox" : "list", "aria-label": label, "aria-multiselectable": onpick ? "true" : null });
   const nodes = Array.from(rows, (row) => {
     const node = makeCell(row, kind);
+    node.named = named;
     if (!onpick) node.setAttribute("role", "listitem");
     else {
       node.tabIndex = 0;

@@ -1,5 +1,5 @@
 // Everything a person can do, with its key: the buttons, the keyboard and the help are all made of this one list.
-import { accept, applyChanges, byClass, codeOf, confirm, junk, moveRows, redo, reject, rename, split, takeBack, undo, unsaid } from "./actions.js";
+import { accept, acceptable, applyChanges, byClass, codeOf, confirm, junk, moveRows, redo, reject, rename, split, takeBack, undo } from "./actions.js";
 import { $, copy, download, el, middleOut, plural, remember, toast, whole } from "./dom.js";
 import { GIVEN, JUNK } from "./items.js";
 import { cursorRow, gridCount, moveTo, toggleHere } from "./grid.js";
@@ -11,14 +11,15 @@ import { openMerge } from "./merge.js";
 import { nameBox } from "./namebox.js";
 import { openPanel } from "./panel.js";
 import { goBy } from "./queue.js";
-import { openRefine } from "./refine.js";
+import { openRefine, undoRefine } from "./refine.js";
 import { openSplit } from "./split.js";
-import { clearSelection, currentClass, describeRows, emit, isMixed, nearTo, refreshRows, select, selectedRows, show, shownRows, store } from "./store.js";
+import { clearSelection, currentClass, describeRows, emit, isMixed, nearTo, refreshRows, sectionRows, select, selectedRows, show, shownRows, store } from "./store.js";
 
 const selected = () => store.selection.size;
 const server = () => store.source.mode === "server";
 const can = (what) => Boolean(store.source.can[what]);
-const sureCount = () => store.sections.find((section) => section.key === "sure")?.rows.length ?? 0;
+const sureCount = () => sectionRows("sure").length;
+const nothingSelected = () => gridCount() ? "Nothing is selected: x selects the framed item." : "";
 /** What the item commands act on: the selection, else where the keyboard stands. */
 const chosenRows = () => selected() ? selectedRows() : cursorRow() === null ? [] : [cursorRow()];
 
@@ -98,20 +99,39 @@ export function setArrange(arrange) {
   emit("head");
   refreshRows();
 }
+/** Whether a refine is what came before everything that can be undone here. */
+const afterRefine = () => !store.state.undo && Boolean(store.state.refine?.can_undo);
+export const canGoBack = () => store.state.undo > 0 || afterRefine();
+/** Undo the last action; a refine, which is more than one, is asked about. */
+export function undoHere() {
+  if (afterRefine()) toast("Before this was a refine: undo it (B)?", { offer: "Undo the refine", act: undoRefine });
+  else undo();
+}
 const inClass = () => currentClass() !== null;
-/** What accepting would confirm: the sure items that nobody has said anything about, without those that are selected. */
-const toAccept = () => unsaid(store.sections.find((section) => section.key === "sure")?.rows ?? []).filter((row) => !store.selection.has(row)).length;
-const acceptLabel = () => !inClass() ? "Accept all items of the class" : !toAccept() ? (selected() ? "Others are accepted" : "All accepted") : selected() ? `Accept other ${whole(toAccept())}` : `Accept all ${whole(toAccept())}`;
+const canAccept = () => inClass() && (currentClass().size ? sureCount() > 0 : sectionRows("unsure").length > 0);
+function acceptLabel() {
+  if (!inClass()) return "Accept all items of the class";
+  const n = acceptable().length;
+  if (!n) return selected() ? "Others are accepted" : "All accepted";
+  return selected() ? `Accept other ${whole(n)}` : currentClass().size ? `Accept all ${whole(n)}` : `Accept the ${whole(n)} unsure`;
+}
+const inUnsure = () => store.view.status === "unsure";
+/** Rows from the first that is selected to the last, as they are shown. */
+function between() {
+  const rows = shownRows(), chosen = (row) => store.selection.has(row);
+  return rows.slice(rows.findIndex(chosen), rows.findLastIndex(chosen) + 1);
+}
 
-// key, what it does (a text, or a function that gives one), when it works, what it runs; `bar`: a button above the grid.
+// key, what it does (a text, or a function that gives one), when it works, what it runs; `bar`: a button above the grid;
+// `unable`: what its key answers when it does not work; `touch`: a button for fingers, or for `narrow` screens, alone.
 export const COMMANDS = [
-  { key: "a", label: acceptLabel, when: () => inClass() && sureCount() > 0, off: () => !toAccept(), run: accept, bar: "first", primary: true },
-  { key: "c", label: () => selected() ? `Confirm ${whole(selected())}` : "Confirm the selected items", when: () => selected() > 0, run: () => confirm(), bar: "items" },
-  { key: "n", label: () => inClass() ? `Not ${middleOut(currentClass().name, 24)}` : "Not its class", title: () => inClass() ? `Not ${middleOut(currentClass().name, 200)}` : null, when: () => selected() > 0 && can("reject"), run: () => reject(), bar: "items" },
+  { key: "a", label: acceptLabel, when: canAccept, off: () => !acceptable().length, run: accept, bar: "first", primary: true, unable: () => inClass() ? "There is nothing in it to accept." : "" },
+  { key: "c", label: () => selected() ? `Confirm ${whole(selected())}` : "Confirm the selected items", when: () => selected() > 0, run: () => confirm(), bar: "items", unable: nothingSelected },
+  { key: "n", label: () => inClass() ? `Not ${middleOut(currentClass().name, 24)}` : "Not its class", title: () => inClass() ? `Not ${middleOut(currentClass().name, 200)}` : null, when: () => selected() > 0 && can("reject"), run: () => reject(), bar: "items", unable: nothingSelected },
   { key: "v", label: () => selected() ? "Move to …" : "Move this item to …", when: () => gridCount() > 0 && chosenRows().length > 0, run: moveSelected, bar: () => selected() && "items" },
   { key: "d", label: () => selected() ? "Junk" : "This item is junk", when: () => gridCount() > 0 && chosenRows().length > 0, run: () => junk(chosenRows()), bar: () => selected() && "items" },
-  { key: "y", label: "Junk: a duplicate", when: () => gridCount() > 0 && chosenRows().length > 0, run: () => junk(chosenRows(), "duplicate") },
-  { key: "S", label: () => can("split") && byClass(selectedRows()).size === 1 ? "Split off" : "Make a class of these", when: () => selected() > 0, run: splitSelected, bar: "items" },
+  { key: "y", label: () => selected() ? "Duplicate" : "Junk: a duplicate", title: "To the junk, as a duplicate", when: () => gridCount() > 0 && chosenRows().length > 0, run: () => junk(chosenRows(), "duplicate"), bar: () => selected() && "last" },
+  { key: "S", label: () => can("split") && byClass(selectedRows()).size === 1 ? "Split off" : "Make a class of these", when: () => selected() > 0, run: splitSelected, bar: "items", unable: nothingSelected },
   { key: "b", label: "Take back", title: "What was said of these items", when: () => selected() > 0 && selectedRows().some((row) => store.items.flags[row] & GIVEN || store.items.status[row] === JUNK), run: () => takeBack(), bar: "items" },
   { key: "r", label: "Rename", when: inClass, run: startRename, bar: "class" },
   { key: "m", label: "Merge", when: inClass, run: () => openMerge(currentClass().code), bar: "class" },
@@ -121,17 +141,19 @@ export const COMMANDS = [
   { key: "i", label: "Copy ids", when: () => gridCount() > 0, run: copyIds, bar: () => selected() ? "last" : !server() && "class" },
   { key: "Escape", shown: "Esc", label: "Deselect", when: () => selected() > 0, run: clearSelection, bar: "last" },
   { key: "x", label: "Select or deselect the item", when: () => gridCount() > 0, run: toggleHere },
-  { key: "f", label: () => inClass() && isMixed(currentClass()) ? `Select the ${whole(currentClass().far)} that look different` : "Select the items that look different", when: () => inClass() && isMixed(currentClass()) && can("far"), run: selectFar },
-  { key: "X", label: "Select all that is shown", when: () => gridCount() > 0, run: () => select(shownRows()) },
-  { key: "Enter", label: "Look at the item", when: () => gridCount() > 0, run: () => openDetail(cursorRow()) },
+  { key: "f", label: () => inClass() && isMixed(currentClass()) ? `Select the ${whole(currentClass().far)} that look different` : "Select the items that look different", when: () => inClass() && isMixed(currentClass()) && can("far"), run: selectFar, unable: () => inClass() ? "None of its items looks different from those that people gave it." : "" },
+  { key: "X", label: "Select all", title: "Everything that is shown here", when: () => gridCount() > 0, run: () => select(shownRows()), bar: () => selected() ? "last" : "class", touch: () => selected() > 0 },
+  { key: "w", label: "All between", title: "Select what is between the first and the last selected item (with the mouse: Shift and a click)", when: () => selected() > 1 && selected() < gridCount(), run: () => select(between()), bar: "last", touch: () => true },
+  { key: "Enter", shown: "↵", label: "Look", title: "Look at the item: large, what is most like it, which class (also a double click)", when: () => gridCount() > 0, run: () => openDetail(cursorRow()), bar: () => selected() && "items" },
   { key: " ", shown: "Space", label: "Look at the item", when: () => gridCount() > 0, run: () => openDetail(cursorRow()) },
-  { key: "q", label: "Unsure items one by one: a number says which class", when: () => store.state.counts.unsure > 0, run: startAsking },
+  { key: "q", label: () => inUnsure() ? "One by one" : "Unsure items one by one", title: "The least sure first; a number says which class", when: () => store.state.counts.unsure > 0, run: startAsking, bar: () => inUnsure() && !selected() && "first", primary: true },
   { key: "O", label: "Odd ones: unlike every class, perhaps a novel one", when: () => can("odd"), run: () => show({ kind: "lane", status: "odd" }) },
   { key: "o", label: () => store.arrange === "doubtful" ? "Centre first" : "Least sure first", when: inClass, run: () => setArrange(store.arrange === "doubtful" ? "centre" : "doubtful") },
   { key: "j", label: "Next", when: () => true, run: () => goBy(1) },
   { key: "k", label: "Previous", when: () => true, run: () => goBy(-1) },
-  { key: "u", label: "Undo", when: () => store.state.undo > 0, run: undo },
-  { key: "U", label: "Redo", when: () => store.state.redo > 0, run: redo },
+  { key: "u", label: "Undo", when: canGoBack, run: undoHere, unable: () => "There is nothing to undo." },
+  { key: "B", label: "Undo the last refine", when: afterRefine, run: undoRefine },
+  { key: "U", label: "Redo", when: () => store.state.redo > 0, run: redo, unable: () => "There is nothing to redo." },
   { key: "h", label: "History", when: () => true, run: openHistory },
   { key: "A", label: "Apply: write the changes to the run", when: () => server() && store.state.unapplied > 0, run: applyChanges },
   { key: "R", label: "Refine: fit again with your changes", when: server, run: openRefine },

@@ -1,13 +1,14 @@
 // One item: as large as it gets, what it is called, where it is, what is most like it; a number says which class it is.
-import { assign, confirm, junk, moveRows, reject } from "./actions.js";
+import { assign, byClass, confirm, junk, moveRows, redo, reject, undo } from "./actions.js";
 import { picture, strip } from "./cells.js";
-import { bothEnds, breakable, button, classButton, copy, el, percentSure, plural, toast } from "./dom.js";
+import { bothEnds, breakable, button, classButton, copy, el, percentSure, plural, toast, whole } from "./dom.js";
 import { GIVEN, LABELLED, JUNK } from "./items.js";
 import { neighbourInGrid } from "./grid.js";
 import { nameBox } from "./namebox.js";
 import { openPanel } from "./panel.js";
 import { openClass } from "./queue.js";
 import { describeRows, faces, nameOf, nearTo, show, shownRows, store, toggle, whereIs } from "./store.js";
+import { zoomable } from "./zoom.js";
 
 const ANSWERS = 5; // classes that have a number
 
@@ -27,11 +28,14 @@ export async function startAsking() {
 /** Show an item; with `asking`, whatever is said of it brings the next one. */
 export function openDetail(first, { asking = false } = {}) {
   if (first === null || first === undefined) return;
-  let row = first, answers = [];
+  let row = first, answers = [], zoom = null;
+  const said = []; // items that something was said of here: an undo comes back to them
   const step = (by) => { const next = neighbourInGrid(row, by); if (next !== null) { row = next; draw(); } };
   const then = (work) => () => { if (asking) goOn(work); else { panel.close(); work([row]); } };
   const keys = {
     ArrowRight: () => step(1), ArrowLeft: () => step(-1), " ": () => panel.close(), Enter: () => panel.close(), c: then(confirm), d: then(junk), v: () => move(),
+    "+": () => zoom?.by(1.5), "=": () => zoom?.by(1.5), "-": () => zoom?.by(1 / 1.5), 0: () => zoom?.reset(),
+    u: async () => { await undo(); row = said.pop() ?? row; draw(); }, U: async () => { await redo(); draw(); },
     x: () => { toggle(row); draw(); }, i: () => copy(store.facts.get(row).id, "the id"),
   };
   for (let number = 1; number <= ANSWERS; number++) keys[number] = () => answer(answers[number - 1]);
@@ -44,7 +48,8 @@ export function openDetail(first, { asking = false } = {}) {
   async function goOn(work) {
     const next = neighbourInGrid(row, 1);
     answers = []; // a key that is held down answers once
-    await work([row]);
+    const done = await work([row]);
+    if (done) said.push(row);
     if (!panel.dialog.open) return;
     if (next === null) { panel.close(); toast("That was the last one here."); }
     else { row = next; draw(); }
@@ -59,6 +64,7 @@ export function openDetail(first, { asking = false } = {}) {
     if (row !== now || !panel.dialog.open) return;
     const said = items.status[row] === JUNK ? "junk" : items.flags[row] & GIVEN ? "confirmed" : items.flags[row] & LABELLED ? "labelled in the source" : `${percentSure(items.confidence[row] / 255)} confident`;
     const large = store.state.kind === "image" ? el("figure", { class: "large" }, picture(row, 1024, facts.id)) : el("blockquote", { class: "whole", dir: "auto", text: facts.text ?? facts.id });
+    zoom = store.state.kind === "image" ? zoomable(large, () => store.source.thumb(now, 8192)) : null;
     const place = el("p", {}, el("button", { type: "button", class: "link", onclick: () => { panel.close(); openClass(items.code[row]); } }, el("bdi", {}, ...breakable(whereIs(row)))), ` · ${said}`);
     const second = facts.second === undefined || facts.second === null || !store.classes.has(facts.second) ? null : el("p", { class: "soft" }, "Else: ", el("bdi", { text: nameOf(facts.second) }));
     const near = el("section", { class: "near-items" }), which = el("section", { class: "answers" });
@@ -75,7 +81,8 @@ export function openDetail(first, { asking = false } = {}) {
       el("kbd", { text: String(at + 1) }), ofImages && shownFaces.has(code) ? el("span", { class: "face" }, picture(shownFaces.get(code), 96)) : null, el("b", {}, bothEnds(nameOf(code))))))));
     if (!found) return;
     await describeRows(found.rows);
-    near.replaceChildren(el("h3", { text: plural(found.rows.length, "item") + " most like it" }), strip(found.rows, { label: "Most like it", onpick: (other) => { row = other; draw(); } }),
+    const among = [...byClass(found.rows)].sort((a, b) => b[1].length - a[1].length).slice(0, ANSWERS);
+    near.replaceChildren(el("h3", { text: plural(found.rows.length, "item") + " most like it" }), el("p", { class: "soft" }, ...among.flatMap(([code, rows], at) => [at ? " · " : "", el("bdi", { text: nameOf(code) }), ` ${whole(rows.length)}`])), strip(found.rows, { label: "Most like it", named: true, onpick: (other) => { row = other; draw(); } }),
       button("Show them all in the grid", "g", keys.g));
   }
   draw();

@@ -26,7 +26,7 @@ export async function openHistory() {
     else if (active) lines.push(line({ sentence: `Before ${active === 1 ? "this" : `these ${active}`}`, active: true }, { onclick: () => go(-active) }));
     // What a refine or an update has taken up stays in sight; the way back to it leads over the last refine alone.
     for (const [at, one] of past.entries()) lines.push(line(one, at === 0 && can ? { title: "Undo this refine, and have what was before it back (B)", onclick: back } : null));
-    panel.fill(el("ol", { class: "steps" }, ...lines));
+    panel.fill(el("p", { class: "soft", text: "A click on a line goes there: what stands above it is undone, and can be done again." }), el("ol", { class: "steps" }, ...lines));
   }
   /** One step as a line of the list; without anything to do it is text alone. */
   function line(one, does) {

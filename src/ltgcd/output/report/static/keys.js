@@ -1,6 +1,6 @@
 // The keyboard: one listener for the page (panels have their own), and the list of the keys that work now.
 import { COMMANDS, shownKey, textOf } from "./commands.js";
-import { $, el, hideTip } from "./dom.js";
+import { $, el, hideTip, toast } from "./dom.js";
 import { gridCount, step } from "./grid.js";
 import { openPanel, panelIsOpen } from "./panel.js";
 import { clearFilters, goBy, openFound } from "./queue.js";
@@ -18,8 +18,10 @@ function press(event) {
   }
   if ((event.key === "Enter" || event.key === " ") && event.target.matches("button, a, summary, [type=range]")) return; // what has the focus is pressed
   if (MOVES.includes(event.key)) { if (move(event)) event.preventDefault(); return; }
-  const command = COMMANDS.find((one) => one.key === event.key && one.when());
-  if (command) { event.preventDefault(); hideTip(); command.run(); }
+  const here = COMMANDS.filter((one) => one.key === event.key), command = here.find((one) => one.when());
+  if (command) { event.preventDefault(); hideTip(); command.run(); return; }
+  const why = here.map((one) => one.unable?.()).find(Boolean);
+  if (why) toast(why);
 }
 /** Arrows move in the grid; in the queue, or where there is no grid, from class to class. */
 function move(event) {
@@ -48,7 +50,7 @@ export function openHelp() {
 export function openMenu() {
   const panel = openPanel({ title: "More", kind: "menu" });
   const line = (label, run) => el("li", {}, el("button", { type: "button", class: "button", text: label, onclick: () => { panel.close(); run(); } }));
-  const wanted = ["A", "E", "D", "h", "?"].map((key) => COMMANDS.find((one) => one.key === key)).filter((one) => one.when());
+  const wanted = ["q", "A", "E", "D", "h", "?"].map((key) => COMMANDS.find((one) => one.key === key)).filter((one) => one.when());
   panel.fill(el("ul", {}, ...wanted.map((one) => line(textOf(one.label), one.run)), line("Light or dark", () => $("#theme").click())));
 }
 export function startKeys() {

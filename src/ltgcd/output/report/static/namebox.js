@@ -56,8 +56,8 @@ export function nameBox({ label, value = "", but = null, first = [], near = [], 
   giveUp = () => end(leave);
   function choose(i) { end(() => take(offered[i].name)); }
   input.addEventListener("input", offer);
-  input.addEventListener("focus", offer);
-  input.addEventListener("blur", () => setTimeout(() => end(leave), 150));
+  input.addEventListener("focus", () => { over = false; offer(); }); // one that stays where it is may be come back to
+  input.addEventListener("blur", () => setTimeout(() => { if (document.activeElement !== input) { options.hidden = true; end(leave); } }, 150));
   input.addEventListener("keydown", (event) => {
     event.stopPropagation();
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -67,7 +67,7 @@ export function nameBox({ label, value = "", but = null, first = [], near = [], 
       if (event.shiftKey && offered.at(-1)?.fresh) choose(offered.length - 1);
       else if (at >= 0) choose(at); else if (input.value.trim()) end(() => take(input.value.trim())); else end(leave);
     } else if (event.key === "Tab" && at >= 0 && offered[at]) { event.preventDefault(); input.value = offered[at].name; offer(); }
-    else if (event.key === "Escape") { event.preventDefault(); end(leave); }
+    else if (event.key === "Escape") { event.preventDefault(); end(leave); if (input.isConnected) (input.closest("dialog") ?? input).focus(); }
   });
   return { box, focus: () => { input.focus(); input.select(); } };
 }

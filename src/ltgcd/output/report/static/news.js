@@ -24,7 +24,7 @@ async function take({ sentence, base }, state) {
   await load({ sortAnew: base !== state.base });
   toast(sentence, { keep: true });
 }
-/** Ask now and then; where nobody answers, the next action says so. */
+/** Ask now and then; where nobody answers, a line says so (connection.js). */
 export function startNews() {
   const again = () => ask().catch(() => null);
   setInterval(again, EVERY);

@@ -2,7 +2,7 @@
 import { $, el, percent, plural, whole } from "./dom.js";
 import { drawKCurve, drawSizes } from "./charts.js";
 import { goBy, openClass } from "./queue.js";
-import { nameOf, on, show, store } from "./store.js";
+import { emit, nameOf, on, show, store } from "./store.js";
 
 function countClasses() {
   const found = { known: 0, novel: 0 };
@@ -33,8 +33,8 @@ function draw() {
   const interval = k.low === null || k.low === undefined ? "" : ` ${whole(k.low)}–${whole(k.high)}`;
   const facts = [["Items", whole(meta?.n ?? state.n)], ["Known classes", whole(known)], ["Novel categories", whole(novel)],
     [state.mode === "server" ? "Classes now" : "Estimated classes", k.k ? whole(k.k) : null, interval, k.sentence],
-    ["Largest to smallest", imbalance(), " : 1", "Size of the largest class or category over that of the smallest (the imbalance λ)"],
-    [`Marked ${meta?.marked} %`, meta?.right ? meta.right.join("–") : null, " % right", meta?.confidences],
+    ["Largest class : smallest", imbalance(), " : 1", "Size of the largest class or category over that of the smallest (the imbalance λ)"],
+    [`Items marked ${meta?.marked} %: right in rehearsals`, meta?.right ? meta.right.join("–") : null, " %", meta?.confidences],
     ["Seed", meta?.seed ?? null], ["ltgcd", meta?.version ?? null]];
   $("#facts").replaceChildren(...facts.filter((fact) => fact[1] !== null).map(([name, value, note, title]) =>
     el("div", { title }, el("dt", { text: name }), el("dd", { text: value }, note ? el("small", { text: note }) : null))));
@@ -44,13 +44,14 @@ function draw() {
   $("#begin").replaceChildren(...(first === undefined ? [el("p", { text: "Everything is accepted." })] : [
     el("button", { type: "button", class: "button primary", onclick: () => goBy(1), "aria-keyshortcuts": "j" }, state.mode === "server" ? "Start the review" : "Look through them", el("kbd", { text: "j" })),
     ...(store.source.can.odd ? [el("button", { type: "button", class: "button", onclick: () => show({ kind: "lane", status: "odd" }), "aria-keyshortcuts": "O", title: "Items that are unlike every class, and unlike each other: a class that nobody has found shows there" }, "Odd ones", el("kbd", { text: "O" }))] : []),
+    ...(counts.unsure ? [el("button", { type: "button", class: "button", onclick: () => emit("ask"), "aria-keyshortcuts": "q", title: "The least sure first; a number says which class" }, "Unsure ones, one by one", el("kbd", { text: "q" }))] : []),
     el("p", {}, "First: ", el("bdi", { text: nameOf(first) }), ". ", store.classes.get(first).why ?? "")]));
   $("#confidences").textContent = meta?.confidences ?? "";
   $("#notes").textContent = notes(state).join(" ");
 }
 function notes({ meta, n, mode }) {
   if (mode === "server" || !meta) return [];
-  const found = [`Made by ltgcd ${meta.version}. This file is complete in itself: it needs no network, and nothing leaves it. Edits that you make here are not kept: download them as corrections.csv and give them to “ltgcd relabel”, or use “ltgcd review”.`];
+  const found = [`Made by ltgcd ${meta.version}. This file is complete in itself: it needs no network, and nothing leaves it. Edits that you make here are kept in this browser alone: download them as corrections.csv and give them to “ltgcd relabel”, or use “ltgcd review”.`];
   if (meta.n > meta.laid_out) found.push(`The map: t-SNE laid out ${whole(meta.laid_out)} items, everything rare among them; each other item stands beside the nearest of these.`);
   if (meta.n > n) found.push(`${whole(meta.n - n)} items of the largest classes and categories are counted but not in this file.`);
   if (meta.left_out) found.push(`${plural(meta.left_out, "item")} of the source got no assignment and ${meta.left_out === 1 ? "is" : "are"} left out.`);

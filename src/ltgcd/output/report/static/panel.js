@@ -8,6 +8,9 @@ export const panelIsOpen = () => open !== null && open.open;
 export function closePanel() { if (panelIsOpen()) shut(open); }
 on("loaded", closePanel); // opened while everything was read anew, it is about what was there before
 
+/** What is not there is left out: the document would write it as a word. */
+const present = (nodes) => nodes.filter((node) => node !== null && node !== undefined && node !== false && node !== "");
+
 /** Open a panel; `keys` maps keys to what they do while it is open. Gives its body and foot, to be filled. */
 export function openPanel({ title, kind = "", keys = {} }) {
   closePanel();
@@ -26,12 +29,12 @@ export function openPanel({ title, kind = "", keys = {} }) {
   dialog.addEventListener("click", (event) => { if (event.target === dialog) shut(dialog); });
   dialog.addEventListener("close", () => shut(dialog)); // Esc is the browser's own
   document.body.append(dialog);
-  dialog.append($("#toasts")); // in front of the panel, too
+  foot.before($("#toasts")); // in front of the panel, and above its buttons
   dialog.showModal();
   dialog.tabIndex = -1;
   dialog.focus();
   open = dialog;
-  return { dialog, body, foot, heading, close: () => shut(dialog), fill: (...nodes) => body.replaceChildren(...nodes), act: (...nodes) => foot.replaceChildren(...nodes) };
+  return { dialog, body, foot, heading, close: () => shut(dialog), fill: (...nodes) => body.replaceChildren(...present(nodes)), act: (...nodes) => foot.replaceChildren(...present(nodes)) };
 }
 /** Close a panel and take it off the page at once: the browser tells of a close later, and a second panel stands beside it till then. */
 function shut(dialog) {

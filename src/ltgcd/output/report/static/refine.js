@@ -2,19 +2,23 @@
 import { inLine, inSight } from "./actions.js";
 import { $, button, el, plural, shortName, toast, whole } from "./dom.js";
 import { openPanel } from "./panel.js";
-import { load, nameOf, show, store } from "./store.js";
+import { emit, load, nameOf, show, store } from "./store.js";
 
 const EVERY = 600; // milliseconds between two questions
 let watching = null;
 
 const seconds = (value) => value < 90 ? `${Math.round(value)} s` : `${Math.round(value / 60)} min`;
 /** What stands on the button before anything runs. */
-export const refineLabel = () => ({ running: "Refining …", done: "See changes" }[store.state.refine?.state] ?? "Refine");
+export const refineLabel = () => ({ running: "Refining …", done: "See the changes" }[store.state.refine?.state] ?? "Refine");
 export const refineTime = () => store.state.refine?.expected_seconds && !["running", "done"].includes(store.state.refine.state) ? `(about ${seconds(store.state.refine.expected_seconds)})` : "";
 function drawLine(refine) {
   const line = $("#refine-line");
-  line.hidden = refine?.state !== "running";
-  if (line.hidden) return;
+  const done = refine?.state === "done";
+  line.hidden = refine?.state !== "running" && !done;
+  $("#see-changes").hidden = !done;
+  $("span", line).hidden = done;
+  if (done) $("p", line).textContent = "The next fit is ready. Nothing is changed until you accept it.";
+  if (line.hidden || done) return;
   const share = refine.expected_seconds ? Math.min(.97, (refine.seconds ?? 0) / refine.expected_seconds) : null;
   const late = refine.seconds > refine.expected_seconds, expected = refine.expected_seconds ? (late ? ", longer than expected" : ` of about ${seconds(refine.expected_seconds)}`) : "";
   $("p", line).textContent = `${refine.message || "Fitting again with your changes"} · ${seconds(refine.seconds ?? 0)}${expected}`;
@@ -31,10 +35,10 @@ export function follow(refine) {
   const before = store.state.refine?.state;
   store.state.refine = { ...store.state.refine, ...refine };
   drawLine(refine);
-  for (const node of document.querySelectorAll(".refine-label")) node.textContent = refineLabel();
-  for (const node of document.querySelectorAll(".refine-time")) node.textContent = refineTime();
+  if (before !== refine.state) emit("refine");
   if (refine.state === "running" && watching === null) watching = setTimeout(ask, EVERY);
-  if (before === "running" && refine.state === "done") openRefine();
+  // Never opened unasked: whoever types or presses a key at this moment means something else.
+  if (before === "running" && refine.state === "done") toast("The next fit is ready.", { offer: "See the changes (R)", act: openRefine, keep: true });
   if (before === "running" && refine.state === "failed") toast(refine.message || "The refine failed.", { trouble: true });
 }
 const readAgain = () => inLine(() => load({ sortAnew: false })).catch(() => null);
@@ -63,6 +67,13 @@ function moveOf(one) {
   const [from, to, n] = Array.isArray(one) ? one : [one.from, one.to, one.n], name = (what) => shortName(typeof what === "number" ? nameOf(what) : String(what));
   return `${name(from)} → ${name(to)}: ${whole(n)}`;
 }
+/** A grid of the items that the fit that waits would move: all, or from one class to another. */
+async function look(panel, move = null) {
+  const rows = await store.source.refineRows(move?.codes).catch((error) => toast(error.message, { trouble: true }));
+  if (!rows) return;
+  panel.close();
+  show({ kind: "lasso", rows, moved: move ? `${shortName(move.from)} → ${shortName(move.to)}` : "All that would move" });
+}
 /** Bring back what was before the last refine that was taken. */
 export async function undoRefine() {
   try {
@@ -79,14 +90,15 @@ export async function undoRefine() {
   }
 }
 function showDiff(diff) {
-  const keys = { Enter: () => end(true), a: () => end(true), t: () => end(false) };
-  const panel = openPanel({ title: "What the next fit changes", kind: "wide", keys });
+  const panel = openPanel({ title: "What the next fit changes", kind: "wide" }); // no key accepts: it would mean something else on the page
   const lists = Object.entries(WORDS).filter(([key]) => diff[key]?.length).map(([key, word]) => el("section", { class: "diff " + key }, el("h3", { text: `${word} (${whole(diff[key].length)})` }), el("ul", {}, ...diff[key].slice(0, 40).map((one) => el("li", { text: lineOf(one), dir: "auto" })))));
   const changed = diff.changed ?? diff.items ?? 0, number = typeof changed === "number" ? changed : changed.length;
-  const facts = [number === 1 ? "1 item changes its class." : `${whole(number)} items change their class.`, diff.kept ? (diff.kept === 1 ? "The confirmed item keeps its own." : `All ${whole(diff.kept)} confirmed items keep theirs.`) : "", store.state.refine?.stale ? "You have changed something since it began, so it can't be taken: refine again." : ""];
-  if (diff.moves?.length) lists.push(el("section", { class: "diff" }, el("h3", { text: "Most items went" }), el("ul", {}, ...diff.moves.slice(0, 40).map((one) => el("li", { text: moveOf(one), dir: "auto" })))));
-  panel.fill(el("p", { text: facts.filter(Boolean).join(" ") }), lists.length ? el("div", { class: "diffs" }, ...lists) : el("p", { class: "soft", text: "No class grew, shrank, came or went." }));
-  panel.act(button("Accept this fit", "Enter", () => end(true), { class: "primary" }), button("Throw it away", "t", () => end(false)), el("span", { class: "soft", text: "Nothing is changed until you accept; closing keeps it for later." }));
+  const facts = [number === 1 ? "1 item changes its class." : `${whole(number)} items change their class.`, diff.surer ? `${plural(diff.surer, "unsure item becomes", "unsure items become")} sure.` : "", diff.less_sure ? `${plural(diff.less_sure, "sure item becomes", "sure items become")} unsure.` : "", diff.kept ? (diff.kept === 1 ? "The confirmed item keeps its own." : `All ${whole(diff.kept)} confirmed items keep theirs.`) : "", store.state.refine?.stale ? "You have changed something since it began, so it can't be taken: refine again." : ""];
+  const moves = (diff.moves ?? []).map((one) => el("li", {}, el("button", { type: "button", class: "link", dir: "auto", title: "Look at these items", text: moveOf(one), onclick: () => look(panel, one) }), el("small", { text: one.sure < one.n ? ` · ${one.sure ? `${whole(one.sure)} of them sure` : "all unsure"} before` : "" })));
+  panel.fill(el("p", { text: facts.filter(Boolean).join(" ") }),
+    moves.length ? el("section", { class: "diff moved" }, el("h3", { text: "Moves, unsure items included" }), el("ul", {}, ...moves), number ? button("Look at all that would move", null, () => look(panel)) : null) : "",
+    lists.length ? el("section", {}, el("h3", { text: "Sure items: before → after" }), el("p", { class: "soft", text: "An unsure item counts in no class; one that becomes sure where it leaned counts from then on." }), el("div", { class: "diffs" }, ...lists)) : el("p", { class: "soft", text: "No class grew, shrank, came or went." }));
+  panel.act(button("Accept this fit", null, () => end(true), { class: "primary" }), button("Throw it away", null, () => end(false)), el("span", { class: "soft", text: "Nothing is changed until you accept; closing keeps it for later." }));
   async function end(accepted) {
     panel.close();
     try {

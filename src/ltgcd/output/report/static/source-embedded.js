@@ -1,5 +1,6 @@
 // Where the page gets everything from where it is one file: the block of data inside the file. Edits stay in the page.
 import { DRAWN, FAR, JUNK, UNSURE, unpack } from "./items.js";
+import { keptEdits } from "./kept-edits.js";
 import { corrections, replay } from "./local-edits.js";
 
 /** The items' columns as the server sends them; a closeness to the centre comes with them. */
@@ -20,7 +21,8 @@ export function embeddedSource(data) {
   const classes = new Map(data.categories.map((one) => [one.code, one]));
   const pictures = new Map(data.picture.map((item, at) => [item, at]));
   const kind = texts ? "text" : pictures.size ? "image" : "vector";
-  let now = { ...base, classes: data.categories }, done = [], undone = [];
+  const kept = keptEdits(data);
+  let now = { ...base, classes: data.categories }, done = [], undone = [], isKept = true, downloaded = 0;
 
   /** Rows of the current labels, those that can be shown, in the wanted order. */
   function chosen(belongs, order) {
@@ -62,10 +64,21 @@ export function embeddedSource(data) {
   const all = () => done.flatMap((action) => action.events);
   function again() {
     now = replay(base, classes, all());
+    isKept = kept.write({ done, undone });
     return { ...state(), reload: true };
   }
+  /** What was said before a reload; edits that this page can't read count as none. */
+  function restore() {
+    try {
+      ({ done, undone } = kept.read());
+      now = replay(base, classes, all());
+    } catch { [now, done, undone] = [{ ...base, classes: data.categories }, [], []]; }
+    return done.length;
+  }
+  const restored = restore();
   return {
-    mode: "file", can: { far: true }, idsWhole: data.items.whole,
+    mode: "file", can: { far: true }, idsWhole: data.items.whole, restored,
+    mayBeLost: () => !isKept && done.length > 0 && downloaded !== done.length,
     pictured: pictures.size ? (row) => pictures.has(row) : null,
     state: async () => state(),
     items: async () => ({ ...items, code: now.code.slice(), status: now.status.slice(), flags: now.flags.slice() }),
@@ -84,6 +97,6 @@ export function embeddedSource(data) {
     redo: async () => { done.push(undone.pop()); return { ...again(), action: done.at(-1) }; },
     history: async () => [...done.map((action, at) => ({ ...action, active: true, action: at + 1 })),
       ...undone.toReversed().map((action, at) => ({ ...action, active: false, action: done.length + at + 1 }))].reverse(),
-    corrections: () => corrections(base, classes, all(), ids),
+    corrections: () => { downloaded = done.length; return corrections(base, classes, all(), ids); },
   };
 }

@@ -1,5 +1,6 @@
 // Where the page gets everything from, and says everything to, when 'ltgcd review' serves it.
 import { unpack } from "./items.js";
+import { emit } from "./store.js";
 
 export class Refused extends Error {
   constructor(status, sentence) { super(sentence); this.status = status; }
@@ -24,8 +25,10 @@ async function ask(path, options = {}) {
   try {
     answer = await fetch(path, { credentials: "same-origin", ...options });
   } catch {
+    emit("connection", "silent");
     throw new Refused(0, "The server does not answer; is 'ltgcd review' still running?");
   }
+  emit("connection", answer.status === 403 ? "refused" : null);
   if (!answer.ok) {
     const said = await answer.json().catch(() => ({}));
     throw new Refused(answer.status, said.error || `The server answered ${answer.status}.`);
@@ -66,7 +69,7 @@ export function httpSource() {
     state: () => get("/api/state"),
     items: async () => readItems(await binary("/api/items")),
     rows: async (code, part, order) => new Int32Array(await binary(`/api/rows?${query({ code, part, order })}`)),
-    lane: async (status) => new Int32Array(await binary(`/api/rows?${query({ status })}`)),
+    lane: async (status) => new Int32Array(await binary(status === "changed" ? "/api/refine/rows?taken=1" : `/api/rows?${query({ status })}`)),
     describe: (rows) => get(`/api/describe?rows=${rows.join(",")}`),
     thumb: (row, size) => `/api/thumb/${row}?size=${size}`,
     neighbours: (row, n = 24) => get(`/api/neighbours/${row}?n=${n}`),
@@ -83,6 +86,7 @@ export function httpSource() {
     apply: (state) => post("/api/apply", seen(state)),
     refine: (state) => post("/api/refine", seen(state)),
     refineState: () => get("/api/refine"),
+    refineRows: async ([from, to] = []) => new Int32Array(await binary(`/api/refine/rows?${query({ from, to })}`)),
     refineEnd: (how, state) => post(`/api/refine/${how}`, seen(state)), // accept, discard or undo
   };
 }

@@ -9,6 +9,7 @@ export const store = {
   sections: [], // of the grid: {key, title, rows, note}
   arrange: "doubtful", // order of the grid: doubtful or centre
   selection: new Set(), // rows
+  trouble: "", // why the rows of what is looked at are not there
   loads: 0, // how often everything was read anew
   facts: new Map(), // id and text of rows that were shown, by row
 };
@@ -32,6 +33,8 @@ export const isGiven = (row) => (store.items.flags[row] & (GIVEN | LABELLED)) !=
 export const selectedRows = () => [...store.selection];
 /** What the grid shows, in its order. */
 export const shownRows = () => store.sections.flatMap((section) => Array.from(section.rows));
+/** Rows of a section of the grid. */
+export const sectionRows = (key) => store.sections.find((section) => section.key === key)?.rows ?? [];
 export function whereIs(row) {
   const { code, status } = store.items, name = nameOf(code[row]);
   if (status[row] === JUNK) return "Junk";
@@ -116,11 +119,13 @@ export function sortAnew() {
 
 // ---------------------------------------------------------------- what is looked at
 let asked = 0;
-/** Rows of what is looked at, asked for again; where the answer comes too late, it is dropped. */
+/** Rows of what is looked at, asked for again; where the answer comes too late, it is dropped, and where none comes, nothing of another view stays. */
 export async function refreshRows() {
   const { view, source } = store, turn = ++asked;
-  const sections = await rowsOf(view, source);
+  let sections = [], trouble = "";
+  try { sections = await rowsOf(view, source); } catch (error) { trouble = error.message; }
   if (turn !== asked) return;
+  store.trouble = trouble;
   store.sections = sections;
   if (store.selection.size) { // what has left the grid is no longer selected
     const shown = new Set(shownRows());
