@@ -45,7 +45,7 @@ class Shape(NamedTuple):
 GROWING = tuple(Shape(n, 384, k) for n, k in ((62_500, 300), (250_000, 550), (1_000_000, 1000)))
 LARGEST_SET = Shape(437_000, 768, 8142, 500.0)
 SHAPES = {shape.n: shape for shape in (*GROWING, LARGEST_SET)}
-# How the first line of a stage begins; what only names a stage (how long all of them will take, how far one is) is none.
+# How the first line of a stage begins. What only names one, or says how far it is, begins none.
 STAGES = (
     (re.compile(r"· estimating the number of classes$"), "class number"),
     (re.compile(r"· training with "), "training"),

@@ -129,7 +129,12 @@ def class_means(
 def within_class_whitening(z: NDArray[np.float32], y: NDArray[np.int64], n_classes: int) -> NDArray[np.float32]:
     """Whiten (N, d) by the covariance of the labelled rows around their class means, and scale to unit length."""
     root = _root(z, y, n_classes)
-    return normalise(z if root is None else z @ root)
+    if root is None:
+        return normalise(z)
+    white = np.empty_like(z)
+    for start in range(0, len(z), ROWS):
+        white[start : start + ROWS] = normalise(z[start : start + ROWS] @ root)
+    return white
 
 
 def _root(z: NDArray[np.float32], y: NDArray[np.int64], n_classes: int) -> NDArray[np.float32] | None:
