@@ -11,12 +11,15 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from ltgcd.common.visible import visible
+
+if TYPE_CHECKING:
+    from ltgcd.data.collection import Source
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else there.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of every random draw.")]
@@ -182,6 +185,18 @@ def _refused(error: OSError) -> str:
 def status(message: str) -> None:
     """Say on stderr which stage has begun."""
     print(f"· {visible(message)}", file=sys.stderr, flush=True)
+
+
+def check_vectors_fit(
+    source: Source, max_memory: str | None, k: int | None = None, *, estimating: bool = False
+) -> None:
+    """Refuse a source of embeddings that takes more memory than allowed; say so if it is more than there is."""
+    from ltgcd.discovery.memory import DISCOVERING, ESTIMATING, check_memory
+    from ltgcd.run.train import vectors
+
+    work = ESTIMATING if estimating else DISCOVERING
+    n, dim = vectors(source).shape
+    check_memory(n, dim, k, max_memory, status, work=work)
 
 
 def print_left_out(skipped: list[dict[str, str]]) -> None:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ltgcd.cli.common import Json, Labels, LabelsFrom, OwnBackbone, Seed, VectorsPath, print_scores, report, status
+from ltgcd.cli.common import (
+    Json,
+    Labels,
+    LabelsFrom,
+    MaxMemory,
+    OwnBackbone,
+    Seed,
+    VectorsPath,
+    check_vectors_fit,
+    print_scores,
+    report,
+    status,
+)
 
 
 def demo(
@@ -67,6 +80,7 @@ def estimate_k(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the curve and the interval: .png or .svg.")
     ] = None,
+    max_memory: MaxMemory = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -87,6 +101,7 @@ def estimate_k(
         draw = None if plot is None else k_plotter(plot, (source, labels))
         read = read_source(source, labels, notify=status)
         read.collection.require_partial_labels(source)
+        check_vectors_fit(read, max_memory, estimating=True)
         result = estimate_source(read, method, seed, k_max, labels_from)
         if draw is None:
             return result
@@ -153,6 +168,7 @@ def train(
         Path | None, typer.Option("--weights", help="Backbone weights, if the features were made with others.")
     ] = None,
     backbone: OwnBackbone = None,
+    max_memory: MaxMemory = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -172,11 +188,12 @@ def train(
     def work() -> dict[str, Any]:
         from ltgcd.common.errors import InputError
         from ltgcd.data.sources import read_source
+        from ltgcd.discovery.memory import processes_that_fit
         from ltgcd.discovery.task import configure
         from ltgcd.features.backbones import trust_backbone
         from ltgcd.features.cache import opened
         from ltgcd.run.discover import summary
-        from ltgcd.run.train import regime_for, train_run
+        from ltgcd.run.train import regime_for, train_run, vectors
         from ltgcd.training.distributed import join_world
 
         changes: dict[str, Any] = {} if epochs is None else {"schedule.epochs": epochs}
@@ -200,7 +217,10 @@ def train(
             n_processes=join_world().size,
             keeps_checkpoints=True,
         )
-        done = train_run(read, out, config, store=store, weights=weights, notify=status)
+        check_vectors_fit(read, max_memory, config.k)
+        n, dim = vectors(read).shape
+        beside = partial(processes_that_fit, n, dim, allowed=max_memory)
+        done = train_run(read, out, config, store=store, weights=weights, notify=status, processes=beside)
         return {"method": method, "trained": config.experiment is not None, **summary(done, read.collection.n_old)}
 
     def show(result: dict[str, Any]) -> None:
