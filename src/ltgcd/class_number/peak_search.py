@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import cut_tree, linkage
 
 from ltgcd.class_number.search import Curve, Search, labelled_accuracy, search_k
-from ltgcd.common.tables import Kept, RowTable, keep_most_likely, most_likely, probabilities
+from ltgcd.common.progress import progress
+from ltgcd.common.tables import Kept, RowTable, blocks, keep_most_likely, most_likely, probabilities
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.density import density
 from ltgcd.graph.knn import NeighbourGraph
@@ -160,7 +161,12 @@ def partition(
 
 def nearest(unit: NDArray[np.float32], prototypes: NDArray[np.float32]) -> NDArray[np.int64]:
     """Position of the prototype (P, d) with the greatest cosine, for each row (N, d)."""
-    return most_likely(_products(unit, prototypes))[0]
+    products, closest = _products(unit, prototypes), np.empty(len(unit), dtype=np.int64)
+    with progress("sorting items to prototypes", len(unit)) as advance:
+        for place, block in blocks(products):
+            closest[place] = block.argmax(axis=1)
+            advance(len(block))
+    return closest
 
 
 def _products(unit: NDArray[np.float32], prototypes: NDArray[np.float32]) -> RowTable:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.decomposition import PCA
 
+from ltgcd.common.progress import progress
 from ltgcd.common.tables import RowTable
 from ltgcd.data.collection import UNLABELLED
 
@@ -106,7 +107,8 @@ def _pca(x: NDArray[np.floating], dimensions: int) -> PCA:
     x = np.asarray(x, dtype=np.float32)
     d = max(1, min(dimensions, x.shape[1], len(x) // 4))
     solver = "covariance_eigh" if x.shape[1] <= 4 * len(x) else "full"
-    with np.errstate(invalid="ignore"):  # shares of a variance of zero, where all rows are equal
+    # What is invalid are shares of a variance of zero, where all rows are equal.
+    with np.errstate(invalid="ignore"), progress("finding principal components", 1):
         return PCA(d, svd_solver=solver).fit(x)
 
 
