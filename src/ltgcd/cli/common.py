@@ -20,6 +20,7 @@ from ltgcd.common.visible import visible
 
 if TYPE_CHECKING:
     from ltgcd.data.collection import Source
+    from ltgcd.discovery.memory import Work
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else there.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of every random draw.")]
@@ -187,14 +188,11 @@ def status(message: str) -> None:
     print(f"· {visible(message)}", file=sys.stderr, flush=True)
 
 
-def check_vectors_fit(
-    source: Source, max_memory: str | None, k: int | None = None, *, estimating: bool = False
-) -> None:
+def check_vectors_fit(source: Source, max_memory: str | None, work: Work, k: int | None = None) -> None:
     """Refuse a source of embeddings that takes more memory than allowed; say so if it is more than there is."""
-    from ltgcd.discovery.memory import DISCOVERING, ESTIMATING, check_memory
+    from ltgcd.discovery.memory import check_memory
     from ltgcd.run.train import vectors
 
-    work = ESTIMATING if estimating else DISCOVERING
     n, dim = vectors(source).shape
     check_memory(n, dim, k, max_memory, status, work=work)
 

@@ -80,6 +80,15 @@ def estimate_k(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the curve and the interval: .png or .svg.")
     ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample",
+            min=1,
+            show_default="all of up to 2,000,000 items, samples of 500,000 of more",
+            help="Estimate on samples of so many items, and widen the interval by what that leaves open.",
+        ),
+    ] = None,
     max_memory: MaxMemory = None,
     seed: Seed = 0,
     as_json: Json = False,
@@ -94,6 +103,7 @@ def estimate_k(
 
     def work() -> dict[str, Any]:
         from ltgcd.data.sources import read_source
+        from ltgcd.discovery.memory import estimating
         from ltgcd.output.report.k_plot import k_plotter
         from ltgcd.run.train import estimate_source
 
@@ -101,8 +111,8 @@ def estimate_k(
         draw = None if plot is None else k_plotter(plot, (source, labels))
         read = read_source(source, labels, notify=status)
         read.collection.require_partial_labels(source)
-        check_vectors_fit(read, max_memory, estimating=True)
-        result = estimate_source(read, method, seed, k_max, labels_from)
+        check_vectors_fit(read, max_memory, estimating(sample))
+        result = estimate_source(read, method, seed, k_max, labels_from, sample)
         if draw is None:
             return result
         draw(result)
@@ -111,6 +121,8 @@ def estimate_k(
     def show(result: dict[str, Any]) -> None:
         interval = "" if result["low"] is None else f", 90 % interval {result['low']} to {result['high']}"
         print(f"Estimated number of classes: {result['k']}{interval} ({result['n_old']} known).")
+        if "sampled" in result["evidence"]:
+            print(f"It was {result['evidence']['sampled']}.")
         if "fallback" in result["evidence"]:
             print(f"Careful: {result['evidence']['fallback']}.")
         if "k_max_reached" in result["evidence"]:
@@ -188,7 +200,7 @@ def train(
     def work() -> dict[str, Any]:
         from ltgcd.common.errors import InputError
         from ltgcd.data.sources import read_source
-        from ltgcd.discovery.memory import processes_that_fit
+        from ltgcd.discovery.memory import DISCOVERING, processes_that_fit
         from ltgcd.discovery.task import configure
         from ltgcd.features.backbones import trust_backbone
         from ltgcd.features.cache import opened
@@ -217,7 +229,7 @@ def train(
             n_processes=join_world().size,
             keeps_checkpoints=True,
         )
-        check_vectors_fit(read, max_memory, config.k)
+        check_vectors_fit(read, max_memory, DISCOVERING, config.k)
         n, dim = vectors(read).shape
         beside = partial(processes_that_fit, n, dim, allowed=max_memory)
         done = train_run(read, out, config, store=store, weights=weights, notify=status, processes=beside)

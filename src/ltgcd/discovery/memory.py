@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from ltgcd.class_number.sampled import sample_size
 from ltgcd.common.engine.threads import available_cores
 from ltgcd.common.errors import InputError
 from ltgcd.common.tables import WHOLE
@@ -55,8 +56,18 @@ class Work(NamedTuple):
 
 DISCOVERING = Work(needed_memory, "the rest can then be labelled by 'ltgcd predict', or take a machine with more")
 FITTING_AGAIN = Work(needed_memory, "take a machine with more")
-ESTIMATING = Work(needed_memory, "estimate it on samples of as many with --sample, or take a machine with more")
 LABELLING = Work(labelling_memory, "give them in several parts, or take a machine with more")
+
+
+def estimating(sample: int | None) -> Work:
+    """The class number, on all items or on samples of so many (`ltgcd.class_number.sampled`)."""
+
+    def needed(n: int, dim: int, k: int | None) -> int:
+        size = sample_size(n, sample)
+        return needed_memory(n, dim, k) if size is None else needed_memory(size, dim, k) + 4 * n * dim
+
+    on_less = "estimate it on samples of as many with --sample" if sample is None else "take smaller samples"
+    return Work(needed, f"{on_less}, or take a machine with more")
 
 
 def items_that_fit(memory: int, dim: int, k: int | None = None, work: Work = DISCOVERING) -> int:
