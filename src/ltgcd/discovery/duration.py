@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from ltgcd.class_number.sampled import SAMPLES, sample_size
 from ltgcd.common.engine.shards import SAID_SECONDS, START_SECONDS, foretold, processes_that_pay
 from ltgcd.common.engine.threads import torch_threads
 from ltgcd.common.progress import time_left
@@ -49,14 +50,22 @@ def discovery_seconds(n: int, config: DiscoveryConfig, processes: int = 1) -> fl
     if config.experiment is None or config.regime != "frozen":
         return None
     epochs = config.experiment.schedule.epochs
-    start, item = ESTIMATE
-    estimate = start + item * n + search_seconds(n, *ESTIMATE_SEARCH) if config.k is None else 0.0
+    estimate = _estimate_seconds(n) if config.k is None else 0.0
     # A sample of a larger collection has more classes: about √N of them, where nobody knows better.
     one = REHEARSAL * fit_seconds(min(n, ITEMS), epochs) * math.sqrt(max(1.0, n / ITEMS))
     times = config.rehearsals
     beside = processes_that_pay(times, times * one, processes) if times else 1
     rehearsals = times * one if beside == 1 else START_SECONDS + -(-times // beside) * SIDE_BY_SIDE * one
     return START + estimate + fit_seconds(n, epochs) + rehearsals + MAP * min(n, LAID_OUT)
+
+
+def _estimate_seconds(n: int) -> float:
+    """Seconds of the class number: of all items, or of samples and their halves where these are too many."""
+    size = sample_size(n, None)
+    if size is not None:
+        return SAMPLES * (_estimate_seconds(size) + _estimate_seconds(size // 2))
+    start, item = ESTIMATE
+    return start + item * n + search_seconds(n, *ESTIMATE_SEARCH)
 
 
 @dataclass
