@@ -32,6 +32,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parents[1]
+# A terminal in which every sentence is one line, so that tests can look for it; tests/cli/test_words.py has others.
+WIDE = {"COLUMNS": "10000"}
 Npz = Callable[..., Path]  # what the fixture `npz` gives
 # Text that is not UTF-8.
 LATIN1 = pa.Array.from_buffers(
@@ -117,7 +119,7 @@ def run_cli(*arguments: object, cwd: Path | None = None, **environment: str) -> 
         capture_output=True,
         text=True,
         cwd=cwd,
-        env={**os.environ, **environment},
+        env={**os.environ, **WIDE, **environment},
         timeout=300,
         check=False,
     )
@@ -128,7 +130,7 @@ def call_cli(*arguments: object) -> Result:
     """Run a command in this process."""
     from ltgcd.cli import app
 
-    done = CliRunner().invoke(app, [*map(str, arguments)])
+    done = CliRunner(env=WIDE).invoke(app, [*map(str, arguments)])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception  # a bug, with its traceback
     return Result(done.exit_code, done.stdout, done.stderr)
@@ -188,7 +190,7 @@ def fails(*arguments: object) -> str:
     """Run a command that must refuse its input; give the sentence it says."""
     from ltgcd.cli import app
 
-    done = CliRunner().invoke(app, [*map(str, arguments), "--json"])
+    done = CliRunner(env=WIDE).invoke(app, [*map(str, arguments), "--json"])
     assert done.exit_code == 2, (done.output, done.exception)
     said = json.loads(done.stdout)  # one JSON object on stdout and nothing else
     assert list(said) == ["error"]

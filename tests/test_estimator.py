@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+from pathlib import Path
 
 import numpy as np
 import pandas
@@ -12,7 +14,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import ltgcd
-from conftest import call_cli
+from conftest import call_cli, data_of
 from ltgcd import CategoryDiscovery
 from ltgcd.common.errors import InputError
 from ltgcd.data.digits import digits_source
@@ -21,10 +23,23 @@ from ltgcd.run.directory import Run
 from ltgcd.run.train import config_of_run
 
 
-# One check has -1 for a class of its own.
 @parametrize_with_checks([CategoryDiscovery(epochs=1, rehearsals=0, unlabelled=None)])
 def test_scikit_learn_estimator_checks(estimator, check):
     check(estimator)
+
+
+@parametrize_with_checks([CategoryDiscovery()])
+def test_scikit_learn_estimator_checks_with_the_defaults(estimator, check):
+    """One check has -1 for a class of its own: all that is changed for it is that."""
+    if check.func.__name__ == "check_classifiers_classes":
+        estimator = clone(estimator).set_params(unlabelled=None)
+    check(estimator)
+
+
+def test_minus_one_is_unlabelled_also_beside_a_single_class(digits):
+    x, y, _ = digits
+    model = CategoryDiscovery(n_classes=3, epochs=1, rehearsals=0).fit(x, np.where(y == 1, 1, -1))
+    assert model.classes_.tolist() == [1, 2, 3]
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +160,33 @@ def test_a_page_from_python(digits, fitted, tmp_path):
         fitted.report(tmp_path / "page.html", items=texts[1:])
 
 
+def test_what_is_not_unicode_is_one_sentence_and_leaves_no_folder(digits, fitted, tmp_path):
+    """Ids of files whose names are no UTF-8 were a raw UnicodeEncodeError, and so were such labels and texts."""
+    x, y, _ = digits
+    bad = ["caf\udce9", *(f"d{i}" for i in range(1, len(x)))]
+    for told, call in (
+        ("an id", lambda: fitted.save(tmp_path / "model", ids=bad)),
+        ("an id", lambda: fitted.report(tmp_path / "page.html", ids=bad)),
+        ("an id", lambda: fitted.assignments(ids=bad)),
+        ("a text", lambda: fitted.report(tmp_path / "page.html", items=bad)),
+        ("a file name", lambda: fitted.report(tmp_path / "page.html", items=[Path(name) for name in bad])),
+        ("a label", lambda: CategoryDiscovery().fit(x, np.where(np.asarray(y) == 0, "caf\udce9", "dog"))),
+    ):
+        with pytest.raises(InputError, match=rf"has {told} that is not UTF-8 \('.*caf\\udce9'\); correct it"):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_page_from_python_is_that_of_the_run(digits, fitted, tmp_path):
+    """With the same pictures: vectors that are the pixels of small images are shown as such."""
+    page = data_of(fitted.report(tmp_path / "page.html", title="run").read_text())
+    folder = fitted.save(tmp_path / "run")
+    assert call_cli("report", folder).code == 0
+    of_run = data_of((folder / "report.html").read_text())
+    assert page["pictures"] == of_run["pictures"] and len(page["pictures"]) > 0
+    assert page["meta"] == of_run["meta"]
+
+
 def test_what_is_saved_is_a_run_and_knows_everything(digits, fitted, tmp_path):
     x, y, _ = digits
     folder = fitted.save(tmp_path / "model", ids=[f"d{i}" for i in range(len(x))])
@@ -243,6 +285,37 @@ def test_labels_that_are_whole_numbers_come_back_as_numbers(digits, tmp_path):
     assert np.array_equal(loaded.labels_, made.labels_)
     assert np.array_equal(loaded.status_, made.status_)
     assert set(Run(tmp_path / "m").labels().class_names) == {"3", "10", "11", "50", "51", "99", "7"}
+
+
+def test_labels_that_a_file_would_merge_or_change_are_refused_at_save(digits, tmp_path):
+    """Classes 1 and "1" came back as one; tuples and dates came back as text."""
+    x, y, _ = digits
+    for known, sentence in (
+        ([1, "1", "cow", "dog", "eel", "fox"], "1 and '1' are called the same"),
+        ([(1, "q"), "bee", "cow", "dog", "eel", "fox"], "is tuple, which a file can't give back"),
+        ([datetime.date(2026, 1, day) for day in range(1, 7)], "is date, which"),
+    ):
+        model = CategoryDiscovery(n_classes=10, epochs=1, rehearsals=0).fit(
+            x, [known[c] if c >= 0 else None for c in y]
+        )
+        with pytest.raises(InputError, match=sentence):
+            model.save(tmp_path / "refused")
+        assert not (tmp_path / "refused").exists()
+    with pytest.raises(InputError, match="1 beside True"):
+        CategoryDiscovery().fit(x, [[1, True, None][c % 3] if c >= 0 else None for c in y])
+
+
+def test_labels_of_several_kinds_come_back_as_they_are(digits, tmp_path):
+    x, y, _ = digits
+    known = [7, "8", True, 2.5, "ant", "", None]
+    known[5] = "False "
+    model = CategoryDiscovery(n_classes=10, epochs=1, rehearsals=0).fit(x, [known[c] for c in y])
+    loaded = CategoryDiscovery.load(model.save(tmp_path / "run"))
+    assert loaded.classes_.tolist() == model.classes_.tolist()
+    assert [type(label) for label in loaded.classes_] == [type(label) for label in model.classes_]
+    assert loaded.labels_.tolist() == model.labels_.tolist()
+    loaded.update(x[:6] + np.float32(0.01), [True, 2.5, 7, "8", "ant", None])
+    assert loaded.n_classes_ == model.n_classes_, "none of them is another class"
 
 
 def test_fit_predict_and_public_names(digits):
@@ -428,6 +501,23 @@ def test_saving_again_does_not_undo_an_update(digits, tmp_path):
     with pytest.raises(InputError, match="updated"):
         model.save(folder)
     assert len(Run(folder).assignments()) == len(x) + 20
+
+
+def test_saving_again_does_not_undo_a_review(digits, tmp_path):
+    x, y, _ = digits
+    model = CategoryDiscovery(n_classes=10, epochs=1, rehearsals=0).fit(x, y)
+    folder = model.save(tmp_path / "m")
+    assert model.save(folder) == folder, "nobody said anything yet"
+    rows = np.flatnonzero(model.status_ == "novel")[:8]
+    (tmp_path / "wasps.csv").write_text("id,label\n" + "".join(f"{row},wasp\n" for row in rows))
+    assert call_cli("relabel", folder, tmp_path / "wasps.csv").code == 0
+    for then in (None, "refine"):
+        assert then is None or call_cli(then, folder).code == 0
+        before = Run(folder).assignments()
+        assert before.column("name").to_pylist().count("wasp") >= 8
+        with pytest.raises(InputError, match="reviewed"):
+            model.save(folder)
+        assert Run(folder).assignments().equals(before)
 
 
 def test_refine_in_python(digits):

@@ -6,40 +6,37 @@ and confidences to the last bit. What `save` writes is a run directory, which ev
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ltgcd.class_number.estimate import KEstimate
 from ltgcd.common.errors import InputError
-from ltgcd.common.outputs import check_output, output_path
 from ltgcd.common.tables import most_likely
+from ltgcd.common.warn import warn
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.items import Items, Vectors
 from ltgcd.data.python_labels import as_array, encode_labels_of_any_kind, with_novel_labels
+from ltgcd.data.row_ids import as_frame, ids_of_index
 from ltgcd.discovery.discover import discover
-from ltgcd.discovery.fitted_collection import FittedCollection, add_items, cached_views, check_one_each
+from ltgcd.discovery.fitted_collection import FittedCollection, add_items, cached_views
 from ltgcd.discovery.memory import processes_that_fit
-from ltgcd.discovery.task import DiscoveryConfig, Hooks, Task, configure
+from ltgcd.discovery.new_rows import new_rows
+from ltgcd.discovery.parameters import configured
+from ltgcd.discovery.task import Hooks, Task
 from ltgcd.features.backbones import backbone_of
 from ltgcd.features.cache import FeatureStore
 from ltgcd.output.report.categories import Category, describe_categories
-from ltgcd.output.report.layout import places_on_map
-from ltgcd.output.report.page import Report, report_html
 from ltgcd.review.collection import correct, corrections_table
-from ltgcd.run.directory import PAGE
+from ltgcd.run.report import draw_collection
 from ltgcd.run.save_and_load import load_fitted, save_fitted
-from ltgcd.run.train import described_estimate
 from ltgcd.training.config import Preset
-from ltgcd.training.methods import get_method
 
 
 class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -65,7 +62,9 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         Whether the labelled items are a part of the collection or were gathered beside it, for the estimate of the
         number of classes (`ltgcd.class_number.estimate.estimate_k`).
     unlabelled : hashable, optional
-        What stands for an unlabelled item in y, besides None and NaN: -1 by default. None where -1 is a class of yours.
+        What stands for an unlabelled item in y, besides None and NaN: -1 by default. None where -1 is a class of yours,
+        as it is in ``check_classifiers_classes`` of scikit-learn: -1 and 1 are two classes there, and by default one
+        class with unlabelled items, which nothing in y tells apart. All its other checks pass as the defaults are.
     random_state : int
         Seed. The same seed and data give the same labels, in any order of the rows.
 
@@ -142,7 +141,8 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         X : array-like or DataFrame, shape (N, D)
             Embeddings.
         y : array-like, shape (N,)
-            Labels of any kind (strings, numbers, …); None, NaN or -1 (`unlabelled`) for an unlabelled item.
+            Labels of any kind (strings, numbers, …); None, NaN or -1 (`unlabelled`) for an unlabelled item. Text that
+            says so ("NA", "unknown", "-1") is no class either, and warned of.
         store : FeatureStore, optional
             What `ltgcd.open_features` gives for the folder of ``ltgcd embed --views 4``, of the same N items in the
             same order: the last stage of the backbone is then trained on its cached views.
@@ -153,7 +153,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         codes, known = encode_labels_of_any_kind(y, len(x), self.unlabelled)
         if not known:
             raise InputError("No item is labelled; label a few items of at least one class.")
-        config = self._configured(len(known), len(x), store)
+        config = configured(self.get_params(), len(known), len(x), store)
         task = Task(x, codes, len(known))
         if config.regime == "last-stage":
             assert store is not None
@@ -173,7 +173,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                 labels=found.labels,
                 confidence=found.confidence,
                 unsure=found.unsure,
-                ids=_index_of(X),
+                ids=ids_of_index(X),
                 estimate=found.estimate,
                 calibration_off=(learnt.error, learnt.chance) if learnt else (None, None),
                 features_key=None if store is None else store.key,
@@ -188,37 +188,6 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         """Discover the classes of X and return `labels_`; parameters as in `fit`."""
         labels: NDArray[Any] = self.fit(X, y, store=store, weights=weights).labels_
         return labels
-
-    def _configured(self, n_old: int, n: int, store: FeatureStore | None) -> DiscoveryConfig:
-        """The parameters as the pipeline takes them; what can't be is refused in a sentence."""
-        get_method(self.method, trained=True)
-        changes = dict(self.settings or {})
-        if not all(isinstance(path, str) for path in changes):
-            raise InputError("settings are given by their names: {'selection.k': 20}.")
-        if self.epochs is not None:
-            changes["schedule.epochs"] = self.epochs
-        whole = isinstance(self.n_classes, int | np.integer) and not isinstance(self.n_classes, bool)
-        if self.n_classes != "auto" and not (whole and n_old <= int(self.n_classes) <= n):
-            raise InputError(
-                f"n_classes is 'auto' or a whole number from {n_old} (the known classes) to {n} (the items), "
-                f"not {self.n_classes!r}."
-            )
-        seed = self.random_state
-        if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
-            raise InputError(
-                f"random_state is a whole number from 0 to {2**32 - 1}, not {seed!r}: the same seed gives the same "
-                "labels."
-            )
-        return configure(
-            self.method,
-            preset=self.preset,
-            regime="frozen" if store is None or store.n_views == 0 else "last-stage",
-            changes=changes,
-            k=None if self.n_classes == "auto" else int(self.n_classes),
-            rehearsals=self.rehearsals,
-            labels_from=self.labels_from,
-            random_state=int(seed),
-        )
 
     def _hold(self, held: FittedCollection) -> None:
         """Keep the items and the model, and set the attributes that tell of them."""
@@ -252,7 +221,8 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Share of the labelled items whose class `predict` gives; items without a label have no say."""
-        codes, classes = encode_labels_of_any_kind(y, len(self._vectors(X)), self.unlabelled)
+        check_is_fitted(self)
+        codes, classes = encode_labels_of_any_kind(y, len(self._vectors(X)), self.unlabelled, self._held.classes)
         labelled = codes != UNLABELLED
         if not labelled.any():
             raise InputError("No item is labelled, so there is nothing to score.")
@@ -265,13 +235,15 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     ) -> CategoryDiscovery:
         """Add new items: what is there stays as it is, and what no class explains is appended.
 
-        `labels_`, `confidence_` and `status_` grow by M; an item that no class explains and that is in no category
-        either is "unsure". `classes_` grows by the new classes, and `predict` knows them.
+        `labels_`, `confidence_` and `status_` grow by the items that are new; one that no class explains and that is in
+        no category either is "unsure". `classes_` grows by the new classes, and `predict` knows them. Rows that are
+        there already, with the same id and content, or without ids the same content, are left as they are, with a
+        warning; other content under an id that is taken gets an id of its own.
 
         Parameters
         ----------
-        X_new : array-like, shape (M, D)
-            Embeddings of the new items.
+        X_new : array-like or DataFrame, shape (M, D)
+            Embeddings of the new items. An index that you set says which row is which; one that counts from 0 does not.
         y_new : array-like, shape (M,), optional
             Labels of some of them, as in `fit`. A label that is not in `classes_` is a class of its own, beside the
             novel categories; to say that items are of a novel category, give its label ("novel-001").
@@ -281,8 +253,11 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         check_is_fitted(self)
         x = self._vectors(X_new)
         given: Any = [None] * len(x) if y_new is None else y_new
-        labels = encode_labels_of_any_kind(given, len(x), self.unlabelled)
-        self._hold(add_items(self._held, x, labels, _index_of(X_new), store, self._config.random_state))
+        labels = encode_labels_of_any_kind(given, len(x), self.unlabelled, self._held.classes)
+        new = new_rows(self._held, x, ids_of_index(X_new), labels)
+        for note in new.notes:
+            warn(note)
+        self._hold(add_items(self._held, x, labels, new.rows, new.ids, store, self._config.random_state))
         return self
 
     def refine(
@@ -315,7 +290,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         done = correct(self._held, corrections_table(corrections), self._config, views, tail)
         self.refinement_ = {**done.difference, "refused": done.refused}
         for row in done.refused:
-            warnings.warn(f"Correction {row['row']} ({row['what']}) is refused: {row['reason']}.", stacklevel=2)
+            warn(f"Correction {row['row']} ({row['what']}) is refused: {row['reason']}.")
         self._hold(done.held)
         return self
 
@@ -338,24 +313,16 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         Parameters
         ----------
         ids : sequence, length N, optional
-            Ids of the items; by default the index of the DataFrame they came in, else the number of their row.
+            Ids of the items; by default the index of the DataFrame they came in, as it is, so that the table joins it;
+            else the number of their row.
         """
         check_is_fitted(self)
         n = len(self.labels_)
         ids = self._held.ids if ids is None else ids
         if ids is not None:
-            check_one_each(ids, n)
-        columns = {
-            "id": list(range(n)) if ids is None else list(ids),
-            "label": self.labels_,
-            "status": self.status_,
-            "confidence": self.confidence_,
-        }
-        try:
-            import pandas  # noqa: PLC0415 - optional
-        except ImportError:
-            return pa.table({name: pa.array(np.asarray(column).tolist()) for name, column in columns.items()})
-        return pandas.DataFrame(columns)
+            self._held.ids_or(ids)  # refuses those that no file could hold
+        own = list(range(n)) if ids is None else list(ids)
+        return as_frame(id=own, label=self.labels_, status=self.status_, confidence=self.confidence_)
 
     def report(
         self,
@@ -379,27 +346,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             Name on the page.
         """
         check_is_fitted(self)
-        check_output(Path(path), PAGE)
-        held, estimate = self._held, self._held.estimate
-        collection = held.collection(items, ids)
-        html = report_html(
-            Report(
-                collection=collection,
-                features=held.x,
-                assignments=held.table(ids),
-                places=places_on_map(held.x, held.labels, self._config.random_state),
-                k_estimate=described_estimate(estimate, collection.ids, held.n_old) if estimate else None,
-                calibration_error=held.calibration_off[0],
-                calibration_chance=held.calibration_off[1],
-                appended=held.appended,
-                seed=self._config.random_state,
-                title=title,
-                y=held.source_labels,
-            )
-        )
-        with output_path(Path(path), PAGE) as temporary:
-            temporary.write_text(html, encoding="utf-8")
-        return Path(path)
+        return draw_collection(Path(path), self._held, items, ids, title=title, seed=self._config.random_state)
 
     # ------------------------------------------------------------ keep it
 
@@ -436,11 +383,3 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             self.feature_names_in_ = np.array(columns, dtype=object)
         self._hold(held)
         return self
-
-
-def _index_of(X: object) -> list[str] | None:
-    """The index of a DataFrame as ids, where each item has its own."""
-    index = getattr(X, "index", None)
-    if index is None or callable(index) or not getattr(index, "is_unique", False):
-        return None
-    return [str(name) for name in index]

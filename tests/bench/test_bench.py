@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from conftest import ROOT, call_cli
+from conftest import ROOT, WIDE, call_cli
 from forks import Forked
 from ltgcd.bench import cells as cells_module
 from ltgcd.bench.cells import Workshop, as_split, current_records, scored, settings_of
@@ -25,12 +25,13 @@ from ltgcd.bench.found import Finished
 from ltgcd.bench.overviews import errors_by_problem, estimators
 from ltgcd.bench.page import Grid, as_markdown
 from ltgcd.bench.render import render
-from ltgcd.bench.results import append_record, read_records
-from ltgcd.bench.runner import Bench
+from ltgcd.bench.results import append_record, claimed, read_records, turn
+from ltgcd.bench.runner import MADE_AS, Bench
 from ltgcd.bench.tables import Cell, cell_of, cells_of, read_settings, read_tables
 from ltgcd.bench.verdicts import Found, verdict
 from ltgcd.cli import app
 from ltgcd.common.errors import InputError
+from ltgcd.common.outputs import sealed
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.datasets import load_pool
 from ltgcd.graph.matching import confusion, match
@@ -112,9 +113,23 @@ def test_every_table_of_the_paper_is_there() -> None:
         assert table.claims or not is_ablation, f"{table.name} has no sentence about the paper's direction"
 
 
+def test_paper_md_names_every_table_and_leaves_its_state_to_the_page() -> None:
+    """What is run, with how many seeds, changes with every cell: it is rendered, and nobody has to keep it by hand."""
+    text = (ROOT / "PAPER.md").read_text(encoding="utf-8")
+    section = text.partition("## Tables and figures")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| tab. ")]
+    for name, table in read_tables(TABLES).items():
+        if table.paper.startswith("tab. "):
+            (row,) = [r for r in rows if re.search(rf"\b{table.paper.removeprefix('tab. ')}\b", r.split("|")[1])]
+            assert re.search(rf"`(ltgcd bench )?{name}`", row), row
+    for row in rows:
+        state = re.findall(r"\bruns?\b on|\bnot run\b|\bopen\b|\bseeds?\b|\bfrozen\b|as far as", row)
+        assert not state, row
+
+
 def test_the_main_table_lists_every_cell_of_the_paper() -> None:
     places = ("--tables", str(TABLES), "--results", str(ROOT / "benchmarks" / "results"))
-    result = CliRunner().invoke(app, ["bench", "main", "--dry-run", "--json", *places])
+    result = CliRunner(env=WIDE).invoke(app, ["bench", "main", "--dry-run", "--json", *places])
     assert result.exit_code == 0, result.stderr
     cells = json.loads(result.stdout)["cells"]
     found = {(cell["dataset"], cell["row"], cell["seed"]) for cell in cells}
@@ -161,7 +176,7 @@ def test_what_the_paper_says_is_judged_by_the_paper_s_method() -> None:
     """Our additions must not win the paper's case: rows with its figures, and its claims, are in its reading alone."""
     for table in read_tables(TABLES).values():
         rows = {row.id: row for row in table.rows}
-        named = {row for claim in table.claims if claim.by == "paper" for row in (*claim.falling, *claim.gap)}
+        named = {row for claim in table.claims if claim.by == "paper" for row in claim.rows}
         for row in (rows[name] for name in named | {row.id for row in table.rows if row.paper}):
             assert row.method not in ("ltgcd", "ltgcd-crest") or row.preset in ("paper", "literal"), (
                 table.name,
@@ -317,6 +332,17 @@ def test_records_survive_a_kill_in_the_middle_of_a_line(tmp_path: Path) -> None:
     assert {record["figure"] for record in read_records(tmp_path).values()} == {1, 2, 3}
 
 
+def test_a_record_whose_line_has_no_end_is_kept(tmp_path: Path) -> None:
+    """Some editors leave out the last line end; the record was written over without a word."""
+    cells = [Cell("train", "plankton", "natural", seed) for seed in range(2)]
+    append_record(tmp_path, cells[0], {"figure": 1})
+    path = tmp_path / "train.jsonl"
+    path.write_bytes(path.read_bytes().rstrip())
+    assert list(read_records(tmp_path)) == [cells[0].key]
+    append_record(tmp_path, cells[1], {"figure": 2})
+    assert list(read_records(tmp_path)) == [cell.key for cell in cells]
+
+
 def test_a_damaged_line_between_others_is_named(tmp_path: Path) -> None:
     append_record(tmp_path, Cell("train", "plankton", "natural", 0), {})
     path = tmp_path / "train.jsonl"
@@ -377,6 +403,16 @@ def test_two_benches_divide_the_cells(tables: Path, data: Path, tmp_path: Path) 
         other.kill()
     assert bench.run(bench.planned("tiny", [], 1))["ran"] == 1
     assert set(read_records(bench.results)) == set(keys)
+
+
+def test_a_claim_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "claims" / "key").symlink_to(tmp_path / "thesis.tex")
+    for held in (claimed(tmp_path, "key"), turn(tmp_path, "key")):
+        with pytest.raises(InputError, match="move it away"), held:
+            pass
+    assert (tmp_path / "thesis.tex").read_text() == "precious"
 
 
 @pytest.mark.usefixtures("features")
@@ -483,7 +519,7 @@ def test_the_page_of_the_repository_is_rendered_from_its_records() -> None:
     bench = Bench.opened(TABLES, ROOT / "benchmarks" / "results", ROOT / "nowhere", None)
     pictures = [f"figures/{path.name}" for path in sorted((ROOT / "benchmarks" / "figures").glob("*.svg"))]
     finished = Finished(bench.tables, bench.settings, current_records(bench.results))
-    assert page.read_text() == as_markdown(render(finished, pictures))
+    assert page.read_bytes() == sealed(as_markdown(render(finished, pictures)).encode(), MADE_AS)
 
 
 @pytest.mark.usefixtures("features")

@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from conftest import ROOT
+from conftest import ROOT, WIDE, call_cli, fails
 from ltgcd.bench import figures
-from ltgcd.bench.cells import _sizes
+from ltgcd.bench.cells import Workshop, _sizes
 from ltgcd.bench.charts import NEW, OLD, mistaken, thirds_of
 from ltgcd.bench.density_map import DensityMap, _apart, mapped, searched_features, shown_classes
 from ltgcd.bench.figures import Evidence, draw_figures
 from ltgcd.bench.tables import cells_of, read_settings, read_tables
 from ltgcd.cli import app
 from ltgcd.common.errors import InputError
+from ltgcd.common.outputs import is_sealed
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.feature_graph import FeatureGraph
 from ltgcd.training.config import changed
@@ -231,7 +232,7 @@ def test_without_matplotlib_one_sentence(tmp_path: Path) -> None:
 @needs_matplotlib
 def test_the_command_draws_and_writes_the_page(tmp_path: Path) -> None:
     place = ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "work"), "--tables", str(TABLES)]
-    done = CliRunner().invoke(app, ["bench", "--figures", *place])
+    done = CliRunner(env=WIDE).invoke(app, ["bench", "--figures", *place])
     assert done.exit_code == 0, done.output
     assert "RESULTS.md" in done.stdout
     assert (tmp_path / "RESULTS.md").is_file()
@@ -344,3 +345,46 @@ def test_names_on_the_map_do_not_cover_one_another() -> None:
             assert not near or abs(moved[one, 1] - moved[other, 1]) >= 0.055 - 1e-12
     assert moved[3].tolist() == [0.0, 0.5]
     assert moved[4].tolist() == [0.5, 0.9]
+
+
+@needs_matplotlib
+def test_no_page_or_figure_of_a_users_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`bench --render`, `--html` and `--figures` replaced any file of these names; a page of ours is, as long as nobody
+    has changed it."""
+    place = ("--results", tmp_path / "results", "--work", tmp_path / "work", "--tables", TABLES)
+    pages = {"RESULTS.md": ("--render",), "RESULTS.html": ("--html",)}
+    for name, options in pages.items():
+        page = tmp_path / name
+        page.write_text("# Results\n\nThe measurements of my thesis.\n")
+        assert f"{name} is there already" in fails("bench", *options, *place)
+        assert "my thesis" in page.read_text()
+        page.unlink()
+        for _ in range(2):
+            assert call_cli("bench", *options, *place).code == 0
+        page.write_text(page.read_text().replace("Results", "My results", 1))
+        assert "nobody has changed" in fails("bench", *options, *place)
+    ran: list[object] = []
+    monkeypatch.setattr(Workshop, "run", lambda _self, cell: ran.append(cell))
+    assert "RESULTS.md is there already" in fails("bench", "statistics", "--only", "cifar100", *place)
+    assert not ran, "refused before hours of work, not after"
+    (tmp_path / "RESULTS.md").unlink()
+    for name in (*figures.DRAWN, "density-selection"):
+        mine = tmp_path / "figures" / f"{name}.svg"
+        mine.parent.mkdir(exist_ok=True)
+        mine.write_text("<svg>mine</svg>")
+        assert f"{name}.svg is there already" in fails("bench", "--figures", *place)
+        assert mine.read_text() == "<svg>mine</svg>"
+        mine.unlink()
+    held = evidence()
+    for _ in range(2):
+        drawn = draw_figures(tmp_path / "figures", held)
+    drawn[0].write_text("<svg>mine</svg>")
+    with pytest.raises(InputError, match="is there already"):
+        draw_figures(tmp_path / "figures", held)
+
+
+def test_the_committed_pages_and_figures_are_as_ltgcd_wrote_them() -> None:
+    """So that `ltgcd bench` may write them anew."""
+    assert is_sealed(ROOT / "benchmarks" / "RESULTS.md", "results")
+    drawn = sorted((ROOT / "benchmarks" / "figures").glob("*.svg"))
+    assert drawn and all(is_sealed(path, "figure") for path in drawn)

@@ -1,12 +1,18 @@
-"""The paper's setting from a dataset's files to the table, with a tiny ViT of random weights; also by two processes."""
+"""The paper's setting from a dataset's files to the table, with a tiny ViT of random weights; also by two processes.
+
+Two benches divide the cells, and two processes that torchrun starts share one training.
+"""
 
 from __future__ import annotations
 
 import json
+import socket
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -138,3 +144,58 @@ def test_two_processes_share_the_cells_of_the_paper_s_setting(place: Path) -> No
     rendered = call_cli(*arguments(place, "--render"))
     assert rendered.code == 0, rendered.err
     check(place)
+
+
+def as_torchrun_starts(rank: int, port: int) -> dict[str, str]:
+    """The variables that ``torchrun --nproc-per-node 2`` sets for each of its processes."""
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    return {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.mark.usefixtures("tiny")
+def test_two_processes_share_one_training_of_the_last_block(place: Path) -> None:
+    """Each computes its half of every batch, in the paper's setting: the losses and labels are those of one process."""
+    weights = place / "weights.safetensors"
+    for words in (
+        ["split", "cifar10", "--preset", "gcd", "--data", place / "data", "--out", place / "split"],
+        ["embed", place / "split", "--backbone", "dino_vits16", "--image-size", SIZE, "--views", 2,
+         "--out", place / "features"],
+    ):  # fmt: skip
+        done = call_cli(*map(str, words), "--json")
+        assert done.code == 0, done.err
+    words = ["train", place / "features", "--k", 10, "--preset", "paper", "--regime", "last-stage", "--epochs", 2]
+    words += ["--set", "schedule.batch_size=128", "--set", "schedule.learning_rate=0.1", "--set", "whiten=false"]
+    words += ["--json", "--out"]
+    before, port = partial(be_tiny_there, weights), free_port()
+    both = [Forked(*words, place / "two", before=before, **as_torchrun_starts(rank, port)) for rank in range(2)]
+    said = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert json.loads(said[0][0])["method"] == "ltgcd"
+    assert said[1][0] == ""  # the first one speaks
+    alone = call_cli(*map(str, words), str(place / "one"))
+    assert alone.code == 0, alone.err
+
+    def first_epoch(name: str) -> dict[str, Any]:
+        return dict(json.loads((place / name / "metrics.jsonl").read_text().splitlines()[0]))
+
+    losses = [{key: value for key, value in first_epoch(name).items() if "loss" in key} for name in ("one", "two")]
+    assert losses[0]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+    labels = [pq.read_table(place / name / "assignments.parquet")["label"].to_numpy() for name in ("one", "two")]
+    assert (labels[0] == labels[1]).mean() > 0.9
+
+
+def test_a_bench_is_not_shared_by_torchrun(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes of one world at two cells would average gradients of different runs, or wait for ever."""
+    for name, value in as_torchrun_starts(0, free_port()).items():
+        monkeypatch.setenv(name, value)
+    refused = call_cli(*arguments(place))
+    assert refused.code == 2
+    assert "start 'ltgcd bench' once for each process or GPU" in refused.json["error"]
+    assert call_cli(*arguments(place, "--dry-run")).code == 0

@@ -18,7 +18,8 @@ from ltgcd.bench.found import Finished, anchor
 from ltgcd.bench.html_page import as_html, inline, sort_value
 from ltgcd.bench.page import Grid, Heading, Lines, Picture, Text, as_markdown, grid
 from ltgcd.bench.paper_claims import line_of, overall
-from ltgcd.bench.summary import best_of_each, class_numbers, difference_noise, methods_by_datasets, places, sign
+from ltgcd.bench.places import difference_noise, places
+from ltgcd.bench.summary import best_of_each, class_numbers, methods_by_datasets, sign, summary
 from ltgcd.bench.tables import Claim, cell_of, read_settings, read_tables
 from ltgcd.bench.verdicts import Found, Judged, verdict
 
@@ -90,6 +91,44 @@ def test_a_lead_within_noise_is_not_sure() -> None:
     assert sign(-3.0, 2.0) == "▼"
 
 
+def test_a_lead_is_that_of_two_means_over_the_same_seeds_and_one_seed_is_never_sure() -> None:
+    """Over its own seeds k-means has 59.5, 6.5 above the default's 53; on the two that both have the default leads."""
+    seeds = {"ltgcd": (60.0, 61.0, 38.0), "kmeans": (59.0, 60.0), "simgcd": (50.0, 51.5, 30.0)}
+    (place,) = places(finished(seeds))
+    first = best_of_each([place]).rows[0]
+    assert first[2:5] == ("Ours (default) 60.5", "k-means 59.5", "+1.0")
+    assert first[-1] == "3"  # methods
+    (place,) = places(finished({**seeds, "kmeans": (10.0,)}))
+    rows = {row[0]: row[1] for row in methods_by_datasets([place]).rows}
+    assert rows["k-means"] == "10.0 / 5.0 (1)"  # far below, and still no direction
+    alone = {"ltgcd": (60.0,), "simgcd": (20.0, 21.0), "ltgcd-paper": (10.0, 11.0)}
+    first = best_of_each(places(finished(alone))).rows[0]
+    assert first[2:6] == ("Ours (default) 60.0", "SimGCD 20.0", "+40.0", "*not sure*: one seed in common")
+    single = {name: values[:1] for name, values in ALL.items()}
+    assert {row[5] for row in best_of_each(places(finished(single))).rows} == {"*not sure*: one seed in common"}
+
+
+def test_datasets_are_counted_once_with_all_their_features() -> None:
+    tables, settings = read_tables(TABLES), read_settings(TABLES)
+    records = dict(finished().records)
+    for name, values in (("simgcd", (50.0, 51.0, 52.0)), ("ltgcd", (50.0, 52.0, 52.0)), ("kmeans", (9.0, 9.0, 9.5))):
+        row = next(row for row in tables["main"].rows if row.id == name)
+        for seed, value in enumerate(values):
+            cell = cell_of(
+                tables["main"], tables["main"].columns[0], row, settings, "efficientnet_lite2-192", None, seed
+            )
+            scores = dict.fromkeys(("all", "old", "new"), value)
+            records[cell.key] = {"key": cell.key, "cell": cell.described(), "balanced_acc": scores, "acc": scores}
+    said = next(block for block in summary(Finished(tables, settings, records)) if isinstance(block, Lines)).items
+    assert said[0].startswith("Best on All, dataset by dataset (1; ")
+    assert said[0].endswith("CIFAR-100-LT: **Ours (default)** (frozen, of 4), Ours (default) (frozen, 192 px, of 3).")
+    assert re.search(
+        r"Our default, on All: above SimGCD with some features and within noise with others on 1 of 1 datasets: "
+        r"CIFAR-100-LT \(frozen \+10\.2 ± \d\.\d; frozen, 192 px \+0\.3 ± \d\.\d\)\.",
+        said[2],
+    )
+
+
 def test_the_benchmark_of_fine_classes_is_by_instances_with_balanced_figures_beside_them() -> None:
     from ltgcd.bench.render import part
 
@@ -100,6 +139,41 @@ def test_the_benchmark_of_fine_classes_is_by_instances_with_balanced_figures_bes
     ours = next(row for row in shown.rows if row[0] == "Ours (default)")
     assert ours[1:7] == ("61.0 ± 0.0", "71.0 ± 0.0", "31.0 ± 0.0", "60.0 ± 0.0", "70.0 ± 0.0", "30.0 ± 0.0")
     assert places(held)[0].mean("ltgcd", 0) == 61.0
+
+
+def estimates(ks: dict[tuple[str, str | None], tuple[float, ...]], table: str = "class_number") -> Finished:
+    """Made-up estimates on CIFAR-100-LT: K by data seed, of a row with a backbone of backbones.toml."""
+    tables, settings = read_tables(TABLES), read_settings(TABLES)
+    records: dict[str, dict[str, Any]] = {}
+    column = next(column for column in tables[table].columns if column.id in ("cifar100", "cifar100-5", "cub200"))
+    for (name, backbone), values in ks.items():
+        row = next(row for row in tables[table].rows if row.id == name)
+        for seed, k in enumerate(values):
+            cell = cell_of(tables[table], column, row, settings, backbone, None, seed)
+            figures = {"k": k, "low": None, "high": None, "k_true": 100, "seconds": 10.0, "minutes": 0.2}
+            records[cell.key] = {"key": cell.key, "cell": cell.described(), **figures}
+    return Finished(tables, settings, records)
+
+
+def test_class_numbers_of_larger_images_stand_in_the_summary_beside_the_others() -> None:
+    ks = {("peaks", None): (98.0, 98.0), ("peaks", "efficientnet_lite2-192"): (101.0, 103.0)}
+    ours = {row[0]: row[-1] for row in class_numbers(estimates(ks)).rows}
+    assert ours == {"CIFAR-100-LT, frozen": "**98 (2 %)**", "CIFAR-100-LT, frozen, 192 px": "**102 (2 %)**"}
+    ks = {(row, "efficientnet_lite2-192"): (100.0, 101.0, 102.0) for row in ("gcd-1", "literal")}
+    alone = class_numbers(estimates(ks, "class_number_ssb"))
+    assert [row[0] for row in alone.rows] == ["CUB-200, frozen, 192 px"]
+    held = estimates({("gcd-1", b): (90.0, 95.0) for b in (None, "efficientnet_lite2-192")}, "lambda_k")
+    assert len(class_numbers(held).rows) == 0  # tables of other things have no part in it
+
+
+def test_a_claim_of_class_numbers_says_which_features_where_there_are_two() -> None:
+    two = [("gcd", (90.0, 90.0)), ("literal", (100.0, 99.0))]
+    sizes = (None, "efficientnet_lite2-192")
+    for backbones in (sizes, sizes[:1]):
+        held = estimates({(row, b): ks for row, ks in two for b in backbones})
+        table = held.tables["class_number"]
+        line = line_of(held, table, next(claim for claim in table.claims if "long-tailed" in claim.says))
+        assert ("frozen: CIFAR-100-LT: " in line) == ("frozen, 192 px: CIFAR-100-LT: " in line) == (len(backbones) > 1)
 
 
 def test_nothing_run_is_said() -> None:
@@ -179,6 +253,26 @@ def test_every_claim_of_the_paper_that_may_fail_has_an_explanation() -> None:
         for claim in table.claims:
             if claim.by == "paper" and not claim.equal and not claim.gap:
                 assert claim.why, (table.name, claim.says)
+
+
+def test_what_the_text_says_of_its_tables_has_a_line() -> None:
+    """The sentences of the paper that an earlier page left out or turned into others."""
+    claims = {
+        name: [claim for claim in table.claims if claim.by == "paper"] for name, table in read_tables(TABLES).items()
+    }
+    rivals = {"kmeans", "rankstats", "uno", "orca", "gcd", "simgcd"}
+    for name, measures in (("main", {"all", "old", "new"}), ("ssb", {"all", "new"})):  # best in all cases; All and New
+        best = [claim for claim in claims[name] if claim.above[:1] == ("ltgcd-paper",) and not claim.at_least]
+        assert {claim.measure for claim in best if set(claim.above[1:]) == rivals} == measures
+    (weak,) = [claim for claim in claims["main"] if claim.above[:1] == ("kmeans",)]
+    assert (set(weak.above[1:]), weak.at_least, weak.measure) == ({"rankstats", "uno", "orca"}, True, "new")
+    uniform, tailed = ([claim for claim in claims["class_number"] if claim.equal == equal] for equal in (True, False))
+    assert [claim.over for claim in uniform] == [("cifar100-gcd", "imagenet100-gcd")]
+    assert all("cifar100-gcd" not in claim.over and "cifar100" in claim.over for claim in tailed)
+    assert any(claim.falling == ("gcd", "literal") and not claim.over for claim in claims["lambda_k"])
+    assert not any(len(claim.gap) > 1 for claim in claims["lambda_k"])  # nothing is said of a lead that grows
+    assert any(claim.equal for claim in claims["k"])  # "the sensitivity is not high"
+    assert any(claim.factor == 30 for claim in claims["runtime"])
 
 
 # ---------------------------------------------------------------- Markdown and HTML

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ltgcd.bench.claims import Claim, check_claim
 from ltgcd.bench.render import part
-from ltgcd.bench.tables import Claim, Column, Row, Shows, Table, read_tables
+from ltgcd.bench.tables import Column, Row, Shows, Table, read_tables
 from ltgcd.bench.verdicts import Found, Noise, verdict
+from ltgcd.common.errors import InputError
 
 TABLES = Path(__file__).parents[2] / "benchmarks" / "tables"
 ROWS = ("high", "middle", "low")
@@ -84,6 +87,21 @@ def test_imbalances_are_compared_by_their_ratio() -> None:
     assert "reproduced (22.0 → 10.0; noise × 1.27, 3 seeds)" in said(FALLS, *figures, table=table)
 
 
+def test_an_imbalance_is_the_same_number_in_its_table_and_in_its_verdict() -> None:
+    """200, 22 and 2.42 have the geometric mean 22 and the arithmetic one 74.8; their logarithms spread by 1.80."""
+    table = table_of(FALLS, shows="lambda_selected")
+    column = table.columns[0]
+    figures = {"high": (200.0, 22.0, 2.42), "middle": (100.0, 10.0, 1.0), "low": ()}
+    mine = {(column.id, row): Found([[v] for v in one], list(range(len(one))), []) for row, one in figures.items()}
+    (shown,) = part(table, column, mine)
+    assert [row[1] for row in shown.rows] == ["22.0 ×/÷ 6.06", "10.0 ×/÷ 6.55", "not run"]
+    assert "(22.0 → 10.0;" in verdict(FALLS, table, mine)
+    epochs = table_of(FALLS, shows="lambda_epochs")
+    first = Found([[4.0, 1.0], [9.0, 1.0]], [0, 1], [])
+    (shown,) = part(epochs, column, {(column.id, row): first for row in ROWS})
+    assert shown.rows[0][1] == "6.0, 1.0"
+
+
 def test_what_an_epoch_drew_from_stands_beside_its_row() -> None:
     """Means over the seeds that recorded it, by hand; a row that recorded nothing has none."""
     table = table_of(FALLS)
@@ -101,6 +119,97 @@ def test_what_an_epoch_drew_from_stands_beside_its_row() -> None:
     high, middle, _ = shown.rows
     assert high[4:6] == ("100, 20, 20", "2.0, 3.5")
     assert middle[4:6] == ("–", "–")
+
+
+ABOVE = Claim("it is the best", above=ROWS)
+
+
+@pytest.mark.parametrize(
+    ("middle", "low", "words"),
+    [
+        ((50, 50, 50), (40, 40, 40), "reproduced (60.0; lead over middle +10.0, low +20.0; noise ± 1.6, 3 seeds)"),
+        ((50, 50, 50), (60, 61, 62), "in part (1 of 2; 1 within noise) (60.0; lead over middle +10.0, low -1.0; noise"),
+        ((50, 50, 50), (70, 70, 70), "in part (1 of 2; 1 the reverse) (60.0; lead over middle +10.0, low -10.0; noise"),
+        ((70, 70, 70), (70, 71, 72), "**the reverse** (60.0; lead over middle -10.0, low -11.0; noise"),
+        ((50, 50, 50), (), "in part (1 of 2; 1 not in several seeds) (60.0; lead over middle +10.0; noise"),
+        ((50, 50, 50), (10,), "in part (1 of 2; 1 not in several seeds) (60.0; lead over middle +10.0, low +49.0 (1 "),
+    ],
+)
+def test_a_row_above_each_of_its_rivals(middle: tuple[int, ...], low: tuple[int, ...], words: str) -> None:
+    """Differences 9, 10, 11 and 19, 20, 21 have variance 1 with four degrees of freedom: 2.776 / √3 = 1.6."""
+    assert words in said(ABOVE, (59, 60, 61), middle, low)
+
+
+def test_a_row_that_is_below_none_of_its_rivals() -> None:
+    claim = Claim("it is not beaten", above=ROWS, at_least=True)
+    assert "[high ≥ middle, low]. Set: reproduced" in said(claim, (59, 60, 61), (50, 50, 50), (60, 61, 61.5))
+    assert "in part (1 of 2; 1 the reverse)" in said(claim, (59, 60, 61), (50, 50, 50), (70, 70, 70))
+    assert "**the reverse**" in said(claim, (59, 60, 61), (80, 80, 80), (70, 70, 70))
+
+
+def test_noisy_rivals_have_no_say_in_a_claim_of_two_rows() -> None:
+    """Differences 9, 10, 11 alone; with 59, 20, -19 beside them (1 + 1521) / 2 = 761: 2.776 · √(761 / 3) = 44.2."""
+    table = table_of(FALLS, ABOVE)
+    figures = (59, 60, 61), (50, 50, 50), (0, 40, 80)
+    assert "(60.0 → 50.0; noise ± 2.5, 3 seeds)" in said(FALLS, *figures, table=table)
+    assert "in part (0" not in (text := said(ABOVE, *figures, table=table))
+    assert "no difference beyond noise (60.0; lead over middle +10.0, low +20.0; noise ± 44.2, 3 seeds)" in text
+
+
+def test_a_claim_about_some_datasets_leaves_the_others_out() -> None:
+    columns = tuple(Column(name, name.title(), "cifar100", {}) for name in ("long", "flat"))
+    claim = Claim("it falls", falling=ROWS[:2], over=("long",))
+    table = Table("made-up", "Made up", "–", "train", columns, table_of().rows, (claim,))
+    figures = {("long", "high"): found(59, 60, 61), ("long", "middle"): found(50, 50, 50)}
+    figures |= {("flat", "high"): found(1, 50, 99), ("flat", "middle"): found(80, 40, 80)}
+    text = verdict(claim, table, {**{(c.id, row): found() for c in columns for row in ROWS}, **figures})
+    assert text == "The paper: it falls [high > middle]. Long: reproduced (60.0 → 50.0; noise ± 2.5, 3 seeds)."
+
+
+def test_estimates_around_the_true_number_of_classes() -> None:
+    claim = Claim("too many, then too few", falling=("high", "low"), around=True, measure="k")
+    table = table_of(claim, shows="k")
+    column = table.columns[0].id
+    of = {"high": (140, 150, 145), "middle": (), "low": (80, 79, 84)}
+    figures = {
+        (column, row): Found([[k, None, None, 100] for k in ks], [*range(len(ks))], []) for row, ks in of.items()
+    }
+    text = verdict(claim, table, figures)
+    assert "[high > the true K > low]. Set: reproduced (144.9 → 100.0 → 81.0; noise × " in text
+    figures[column, "low"] = figures[column, "high"]
+    assert "in part (1 of 2 steps, 1 the reverse)" in verdict(claim, table, figures)
+
+
+def test_a_claim_of_how_many_times_as_fast() -> None:
+    """300, 330 and 270 seconds against 10, 10 and 10 are 29.9 times as much, and 10 a step of 30."""
+    for factor, words in ((30.0, "no difference beyond noise"), (10.0, "reproduced"), (100.0, "**the reverse**")):
+        claim = Claim("it is faster", falling=ROWS[:2], measure="seconds", factor=factor)
+        table = table_of(claim, shows="seconds")
+        text = said(claim, (300, 330, 270), (10, 10, 10), table=table)
+        assert f"[high > {factor:g} × middle]. Set: {words} (299.0 → 10.0; noise × 1.28, 3 seeds)" in text
+
+
+def test_rows_that_are_equal_in_every_seed_do_not_differ() -> None:
+    assert "Set: no difference at all (60.0 → 60.0; no spread is known, 3 seeds)" in said(
+        FALLS, (59, 60, 61), (59, 60, 61)
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"above": ROWS[:1]}, "names a row and its rivals"),
+        ({"falling": ROWS, "above": ROWS}, "exactly one of"),
+        ({"gap": ROWS[:1]}, "exactly one of"),
+        ({"falling": ROWS, "at_least": True}, "goes with it alone"),
+        ({"falling": ROWS, "around": True, "measure": "k"}, "two 'falling' rows"),
+        ({"falling": ROWS[:2], "factor": 2.0}, "a number above 0"),
+        ({"above": ROWS, "over": ("nowhere",)}, "names the datasets"),
+    ],
+)
+def test_a_claim_that_can_t_be_judged_is_refused(wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        check_claim(Claim("it is so", **wrong), "made-up", dict.fromkeys(ROWS, "accuracy"), ["set"])
 
 
 def test_one_seed_is_said_so() -> None:

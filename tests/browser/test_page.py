@@ -148,7 +148,7 @@ def test_the_page_tells_its_story(kind: str, open_page: Any) -> None:
     assert page.locator("#title").inner_text() == "a <b>title</b>"
     lead = page.locator("#lead").inner_text()
     assert "about 5 classes in all, known and novel (90 % interval 4 to 7)" in lead
-    assert "Of 100 items marked 80 %, expect 72 to 88 right" in lead
+    assert "72 to 88 of 100 items marked 80 % were right" in lead
     assert "1 further category has only unsure items and is not counted." in lead
     facts = dict(
         zip(page.locator("#facts dt").all_text_contents(), page.locator("#facts dd").all_text_contents(), strict=True)

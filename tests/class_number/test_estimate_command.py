@@ -13,6 +13,7 @@ from PIL import Image
 from problems import blobs, few_draws  # noqa: F401 - the fixture is used by all
 from typer.testing import CliRunner
 
+from conftest import WIDE
 from ltgcd import CategoryDiscovery
 from ltgcd.class_number.estimate import estimate_k
 from ltgcd.cli import app
@@ -21,7 +22,7 @@ from ltgcd.output.report.k_plot import k_plotter
 
 
 def run_cli(*arguments: object) -> tuple[int, str, str]:
-    done = CliRunner().invoke(app, [str(a) for a in arguments])
+    done = CliRunner(env=WIDE).invoke(app, [str(a) for a in arguments])
     return done.exit_code, done.stdout, done.stderr
 
 
@@ -32,11 +33,11 @@ def test_labels_from_elsewhere_in_every_way_to_run(tmp_path: Path) -> None:
     assert want > estimate_k(x, y).k
     np.savez(tmp_path / "b.npz", x=x, y=y)
     run, options = tmp_path / "run", ["--method", "kmeans", "--labels-from", "elsewhere", "--json"]
-    done = CliRunner().invoke(app, ["train", str(tmp_path / "b.npz"), "--out", str(run), *options])
+    done = CliRunner(env=WIDE).invoke(app, ["train", str(tmp_path / "b.npz"), "--out", str(run), *options])
     assert json.loads(done.stdout)["k"] == want
     assert json.loads((run / "k_estimate.json").read_text())["evidence"]["labels_from"] == "elsewhere"
     options[3] = "collection"
-    other = CliRunner().invoke(app, ["train", str(tmp_path / "b.npz"), "--out", str(run), *options])
+    other = CliRunner(env=WIDE).invoke(app, ["train", str(tmp_path / "b.npz"), "--out", str(run), *options])
     assert other.exit_code == 2
     for command in (
         ["train", "--out", str(tmp_path / "c")],
@@ -44,7 +45,7 @@ def test_labels_from_elsewhere_in_every_way_to_run(tmp_path: Path) -> None:
         ["estimate-k"],
     ):
         command[1:1] = [str(tmp_path / "b.npz"), "--labels-from", "nowhere"]
-        refused = CliRunner().invoke(app, command)
+        refused = CliRunner(env=WIDE).invoke(app, command)
         assert (refused.exit_code, "not from 'nowhere'" in refused.stderr) == (2, True)
     model = CategoryDiscovery(labels_from="elsewhere", epochs=1).fit(x, y)
     assert model.n_classes_ == want

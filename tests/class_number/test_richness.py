@@ -9,6 +9,7 @@ import pytest
 from problems import blobs, few_draws  # noqa: F401 - the fixture is used by all
 from typer.testing import CliRunner
 
+from conftest import WIDE
 from ltgcd.class_number.estimate import estimate_k
 from ltgcd.class_number.richness import missing_share, richness, unseen_classes
 from ltgcd.cli import app
@@ -77,13 +78,13 @@ def test_labels_of_random_items() -> None:
 def test_the_command_takes_it(tmp_path) -> None:
     x, y, _ = blobs(6, 2)
     np.savez(tmp_path / "some.npz", x=x, y=y)
-    done = CliRunner().invoke(
+    done = CliRunner(env=WIDE).invoke(
         app, ["estimate-k", str(tmp_path / "some.npz"), "--labels-from", "random-items", "--json"]
     )
     assert done.exit_code == 0
     assert json.loads(done.stdout)["evidence"]["labels_from"] == "random-items"
-    said = CliRunner().invoke(app, ["estimate-k", str(tmp_path / "some.npz"), "--labels-from", "random-items"])
+    said = CliRunner(env=WIDE).invoke(app, ["estimate-k", str(tmp_path / "some.npz"), "--labels-from", "random-items"])
     assert "of classes without a label" in said.stdout
-    refused = CliRunner().invoke(app, ["estimate-k", str(tmp_path / "some.npz"), "--labels-from", "nowhere"])
+    refused = CliRunner(env=WIDE).invoke(app, ["estimate-k", str(tmp_path / "some.npz"), "--labels-from", "nowhere"])
     assert refused.exit_code == 2
     assert "collection, elsewhere or random-items" in refused.output

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from conftest import LATIN1, Npz, fails, image_bytes, run_cli
+from conftest import LATIN1, WIDE, Npz, fails, image_bytes, run_cli
 from ltgcd.cli import app
 
 
@@ -186,7 +186,7 @@ def test_a_dataset_that_is_not_on_this_machine(tmp_path: Path) -> None:
 
 def test_an_output_folder_that_holds_another_run(npz: Npz, tmp_path: Path) -> None:
     source, out = npz(), tmp_path / "run"
-    done = CliRunner().invoke(app, ["train", str(source), "--k", "3", "--out", str(out), "--json"])
+    done = CliRunner(env=WIDE).invoke(app, ["train", str(source), "--k", "3", "--out", str(out), "--json"])
     assert done.exit_code == 0, done.output
     before = {path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     assert "run holds another run" in fails("train", source, "--k", "4", "--out", out)
@@ -198,7 +198,7 @@ def test_an_output_folder_that_holds_another_run(npz: Npz, tmp_path: Path) -> No
     assert "not empty" in fails("train", source, "--k", "3", "--out", occupied)
     assert {path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
     # The same run again is not an error: it is there already.
-    again = CliRunner().invoke(app, ["train", str(source), "--k", "3", "--out", str(out), "--json"])
+    again = CliRunner(env=WIDE).invoke(app, ["train", str(source), "--k", "3", "--out", str(out), "--json"])
     assert again.exit_code == 0
 
 
@@ -223,7 +223,7 @@ def test_evaluate_refuses_what_it_cannot_score(npz: Npz, tmp_path: Path) -> None
 
 def test_a_damaged_run(npz: Npz, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    assert CliRunner().invoke(app, ["train", str(npz()), "--k", "3", "--out", str(out)]).exit_code == 0
+    assert CliRunner(env=WIDE).invoke(app, ["train", str(npz()), "--k", "3", "--out", str(out)]).exit_code == 0
     whole = (out / "assignments.parquet").read_bytes()
     (out / "assignments.parquet").write_bytes(whole[:-30])
     assert "assignments.parquet can't be read" in fails("evaluate", out)
@@ -376,7 +376,7 @@ def test_an_output_that_can_be_no_folder(npz: Npz, tmp_path: Path, command: str)
 def test_a_split_is_never_overwritten_by_a_run(npz: Npz, tmp_path: Path) -> None:
     manifest = tmp_path / "m.csv"
     manifest.write_text("text,label\n" + "".join(f"text {i},{'ab'[i % 2]}\n" for i in range(8)))
-    done = CliRunner().invoke(app, ["split", str(manifest), "--out", str(tmp_path / "s"), "--json"])
+    done = CliRunner(env=WIDE).invoke(app, ["split", str(manifest), "--out", str(tmp_path / "s"), "--json"])
     assert done.exit_code == 0, done.output
     before = (tmp_path / "s" / "split.parquet").read_bytes()
     assert "s is not empty" in fails("train", npz(), "--k", "3", "--out", tmp_path / "s")
@@ -385,7 +385,7 @@ def test_a_split_is_never_overwritten_by_a_run(npz: Npz, tmp_path: Path) -> None
 
 def test_other_features_under_the_same_labels_are_another_run(npz: Npz, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    assert CliRunner().invoke(app, ["train", str(npz()), "--k", "3", "--out", str(out)]).exit_code == 0
+    assert CliRunner(env=WIDE).invoke(app, ["train", str(npz()), "--k", "3", "--out", str(out)]).exit_code == 0
     x = np.random.RandomState(5).randn(40, 5).astype(np.float32)
     assert "run holds another run" in fails("train", npz(x=x), "--k", "3", "--out", out)
     true = np.random.RandomState(5).permutation(np.repeat([0, 1, 2], [20, 12, 8]))
@@ -394,7 +394,7 @@ def test_other_features_under_the_same_labels_are_another_run(npz: Npz, tmp_path
 
 def test_a_run_that_another_tool_has_touched(npz: Npz, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    assert CliRunner().invoke(app, ["train", str(npz()), "--k", "3", "--out", str(out)]).exit_code == 0
+    assert CliRunner(env=WIDE).invoke(app, ["train", str(npz()), "--k", "3", "--out", str(out)]).exit_code == 0
     path, split = out / "assignments.parquet", out / "split.parquet"
     table, labels = pq.read_table(path), pq.read_table(split)
     place = table.column_names.index("label")
@@ -402,7 +402,7 @@ def test_a_run_that_another_tool_has_touched(npz: Npz, tmp_path: Path) -> None:
         pq.write_table(table.set_column(place, "label", wrong), path)
         assert "assignments.parquet has labels that are not class ids" in fails("evaluate", out)
     pq.write_table(table.replace_schema_metadata(None), path)  # as pandas leaves it: fine
-    assert CliRunner().invoke(app, ["evaluate", str(out)]).exit_code == 0
+    assert CliRunner(env=WIDE).invoke(app, ["evaluate", str(out)]).exit_code == 0
     pq.write_table(labels.drop(["id"]), split)
     assert "split.parquet lacks the column" in fails("evaluate", out)
 
@@ -442,7 +442,7 @@ def test_settings_that_are_refused_leave_nothing_behind(
     command = ["train", npz(), "--method", method, "--epochs", "1", "--out", out]
     assert words in fails(*command, *(f"--set={option}" for option in options))
     assert not out.exists()
-    done = CliRunner().invoke(app, [*map(str, command), *(f"--set={option}" for option in corrected)])
+    done = CliRunner(env=WIDE).invoke(app, [*map(str, command), *(f"--set={option}" for option in corrected)])
     assert done.exit_code == 0, (done.output, done.exception)
     assert (out / "assignments.parquet").is_file()
 

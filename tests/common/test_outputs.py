@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import resource
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +20,10 @@ from PIL import Image
 from conftest import call_cli, fails, image_bytes
 from ltgcd.common.checksums import bytes_are_as_written, is_as_written, table_checksum, with_checksum, write_table
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import TEMPORARY, atomic_path, locked, with_metadata
+from ltgcd.common.files import TEMPORARY, atomic_path, locked, with_metadata, write_json
 from ltgcd.common.outputs import check_output, is_sealed, output_path, sealed_table
 from ltgcd.data.npz import write_npz
+from ltgcd.run.files import write_toml
 
 SVG = b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"></svg>\n'
 
@@ -152,6 +156,38 @@ def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
     assert caught.value.filename == str(tmp_path / "big.npz")
 
 
+@pytest.mark.parametrize("name", ["table.parquet", "archive.npz", "text.json", "config.toml"])
+def test_whatever_is_written_to_a_full_disk_names_its_file(name: str, tmp_path: Path) -> None:
+    """Not the temporary one, nor none: Arrow, NumPy and Python each say it in another way."""
+    words = np.random.RandomState(0).randint(0, 2**31, 30_000)
+    writers: dict[str, Callable[[Path], None]] = {
+        "table.parquet": lambda path: write_table(path, pa.table({"n": words})),
+        "archive.npz": lambda path: write_npz(path, {"x": words}),
+        "text.json": lambda path: write_json(path, words.tolist()),
+        "config.toml": lambda path: write_toml(path, {"n": words.tolist()}),
+    }
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65536, limit[1]))  # a write beyond it fails, as on a full disk
+    try:
+        with pytest.raises(OSError, match="large") as caught:
+            writers[name](tmp_path / name)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert caught.value.filename == str(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_command_on_a_full_disk_says_which_file(npz, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    source, out = npz(), tmp_path / "k.png"
+    monkeypatch.setattr(os, "fsync", full)
+    sentence = fails("estimate-k", source, "--plot", out)
+    assert sentence.startswith(f"{out} can't be read or written (No space left on device)"), sentence
+    assert not list(tmp_path.glob("*k.png*"))
+
+
 def test_a_folder_that_was_made_for_nothing_goes_again(tmp_path: Path) -> None:
     with pytest.raises(InputError), locked(tmp_path / "run", "me"):
         raise InputError("refused")
@@ -264,3 +300,59 @@ def test_no_command_writes_over_what_it_did_not_make(npz: Callable[..., Path], t
             assert done.code == 2 and done.err.count("Error: ") == 1, (name, out, done)
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != ".ltgcd.lock"}
     assert after == before
+
+
+def test_nothing_is_written_into_features_nor_into_what_was_copied_without_hidden_files(npz, tmp_path: Path) -> None:
+    """A foreign file in a folder of features was taken for a damaged shard by the next 'embed', and removed."""
+    source, features, run = npz(), tmp_path / "features", tmp_path / "run"
+    assert call_cli("embed", source, "--out", features).code == 0
+    assert call_cli("train", source, "--k", 3, "--epochs", 1, "--out", run).code == 0
+    for kept in (features, run):
+        copied = kept.with_name(f"{kept.name}-copied")
+        shutil.copytree(kept, copied, ignore=shutil.ignore_patterns(".*"))
+        for folder in (kept, copied):
+            before = sorted(path.name for path in folder.rglob("*"))
+            for arguments in (
+                ("predict", run, source, "--out", folder / "shard-00001.parquet"),
+                ("estimate-k", source, "--plot", folder / "k.png"),
+                ("embed", source, "--out", folder / "more"),
+                ("export", run, "--format", "csv", "--out", folder / "labels.csv"),
+            ):
+                assert "where ltgcd keeps what is its own" in fails(*arguments), (folder, arguments)
+            assert sorted(path.name for path in folder.rglob("*")) == before
+
+
+def test_a_users_own_configuration_does_not_make_a_folder_ours(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('title = "my page"\n\n[run]\nfast = true\n')
+    (tmp_path / "features.json").write_text('{"format": "wide", "dark mode": true}')
+    check_output(tmp_path / "new.parquet", "predictions")
+
+
+def test_no_folder_is_made_inside_of_the_source(image_folder: Path, npz, tmp_path: Path) -> None:
+    """A run in a folder of photos was read with them the next time: as a class of its name."""
+    features, whole = tmp_path / "features", tmp_path / "whole"
+    assert call_cli("embed", npz(), "--out", features).code == 0
+    shutil.copytree(image_folder, whole, ignore=shutil.ignore_patterns("unlabelled", "*.txt"))
+    (tmp_path / "link").symlink_to(image_folder)
+    before = sorted(tmp_path.rglob("*"))
+    for command, source, out in (
+        ("discover", image_folder, image_folder / "run"),
+        ("discover", image_folder, tmp_path / "link" / "new" / "run"),
+        ("discover", tmp_path / "link", image_folder),
+        ("embed", image_folder, image_folder / "cat" / "features"),
+        ("train", features, features / "run"),
+        ("split", whole, whole / "split"),
+    ):
+        assert "the source" in fails(command, source, "--out", out), (command, out)
+    csv = tmp_path / "labels.csv"
+    csv.write_text("id,label\ncat/a.png,cat\n")
+    assert "labels.csv is the source itself" in fails("discover", image_folder, "--labels", csv, "--out", csv)
+    csv.unlink()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_with_the_name_of_a_dataset_is_no_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cifar10").mkdir()
+    sentence = fails("split", "cifar10", "--data", tmp_path / "none", "--out", "cifar10/split")
+    assert "ltgcd datasets get cifar10" in sentence and "the source" not in sentence

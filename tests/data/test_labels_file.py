@@ -177,7 +177,32 @@ def test_a_class_that_we_were_told_of_may_be_called_so(tmp_path: Path) -> None:
     info = {"info": {"features": {"label": {"names": ["none", "3"], "_type": "ClassLabel"}}}}
     table = pa.table({"text": ["x", "y", "z"], "label": [0, 1, -1]})
     pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(info)}), tmp_path / "hf.parquet")
-    assert read_source(tmp_path / "hf.parquet").collection.class_names == ("3", "none")
+    with pytest.warns(UserWarning, match="'none' is taken for a class"):
+        assert read_source(tmp_path / "hf.parquet").collection.class_names == ("3", "none")
+
+
+@pytest.mark.parametrize("words", [("ant", "unknown"), ("unsure", "junk"), ("N.A.", "ant"), ("ant", "--")])
+def test_in_the_names_of_an_archive(words: tuple[str, str], tmp_path: Path) -> None:
+    """A list of names is most often what a column of labels held, "unknown" and all."""
+    path, y = tmp_path / "a.npz", np.array([0, 1, 1, -1, 0])
+    np.savez(path, x=np.eye(5, 3, dtype=np.float32), y=y, y_true=np.abs(y), class_names=np.array(words), n_old=2)
+    said: list[str] = []
+    collection, truth = read_source(path, notify=said.append)
+    assert collection.class_names == (("ant",) if "ant" in words else ())
+    assert truth is not None and truth.class_names == collection.class_names
+    assert collection.labelled.sum() == sum(int((y == code).sum()) for code in (0, 1) if words[code] == "ant")
+    assert any("were read as unlabelled" in sentence for sentence in said)
+    # What we wrote ourselves lists classes.
+    ours = Source(Collection(collection.ids, collection.items, y, words), None)
+    write_source(tmp_path / "ours.npz", ours)
+    assert set(read_source(tmp_path / "ours.npz").collection.class_names) == set(words)
+
+
+@pytest.mark.parametrize("word", ["n.a.", "missing", "nil", "TBD", "--", "unassigned", "#N/A", "—", "??"])
+def test_what_people_write_where_there_is_no_label(word: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f"id,text,label\na,x,ant\nb,y,{word}\n", encoding="utf-8")
+    with pytest.warns(UserWarning, match="were read as unlabelled"):
+        assert read_source(tmp_path / "t.csv").collection.class_names == ("ant",)
 
 
 def test_the_words_are_counted_as_they_are_written() -> None:

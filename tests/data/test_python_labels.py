@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -40,3 +41,18 @@ def test_floats_that_stand_for_several_numbers_are_refused() -> None:
             encode_labels_of_any_kind(y, 2)
     with pytest.raises(InputError, match="infinity"):
         encode_labels_of_any_kind([float("inf"), 1], 2)
+
+
+def test_text_that_says_there_is_no_label_is_no_class() -> None:
+    """A column that was read as text: "NA", "unsure" and the number -1 were classes without a word."""
+    y = ["ant", "NA", "unsure", "-1", "nan", None, "ant", "NA"]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        codes, found = encode_labels_of_any_kind(y, len(y))
+    assert found == ["ant"] and codes.tolist() == [0, -1, -1, -1, -1, -1, 0, -1]
+    assert len(caught) == 1 and "2 'NA'" in str(caught[0].message) and "'class NA'" in str(caught[0].message)
+    with pytest.warns(UserWarning, match="read as unlabelled"):
+        assert encode_labels_of_any_kind(np.array(["ant", "NA"]), 2)[1] == ["ant"]
+    # What is known to be a class is one, and without -1 its text is one as any other.
+    assert encode_labels_of_any_kind(["ant", "unknown"], 2, classes=["unknown"])[1] == ["ant", "unknown"]
+    assert encode_labels_of_any_kind(["ant", "-1"], 2, None)[1] == ["-1", "ant"]

@@ -501,3 +501,17 @@ def test_a_parquet_file_with_any_broken_byte_in_its_footer_is_a_sentence_or_is_r
         except InputError:
             refused += 1
     assert refused > 20
+
+
+def test_a_source_is_never_written_over_what_is_there(npz, tmp_path: Path) -> None:
+    """`ltgcd.write_source` replaced any file, also a source that somebody had labelled meanwhile."""
+    vectors = read_source(npz())
+    texts = Source(Collection(pa.array(["a"]), Texts(pa.array(["x"])), np.array([-1]), ()), None)
+    for name, source in (("mine.npz", vectors), ("mine.parquet", texts)):
+        for _ in range(2):
+            (tmp_path / name).write_bytes(b"precious")
+            with pytest.raises(InputError, match=f"{name} is there already, and nothing is overwritten"):
+                write_source(tmp_path / name, source)
+            assert (tmp_path / name).read_bytes() == b"precious"
+            (tmp_path / name).unlink()
+            write_source(tmp_path / name, source)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,9 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
-from ltgcd.common.errors import InputError
-from ltgcd.common.files import read_metadata
+from conftest import call_cli
+from ltgcd.common.errors import BusyError, InputError
+from ltgcd.common.files import locked, read_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, imbalance_factor
 from ltgcd.data.datasets.base import Pool
 from ltgcd.data.items import Vectors
@@ -190,6 +194,83 @@ def test_a_split_is_a_source_with_its_own_description(npz, tmp_path) -> None:
         make_split(str(path), tmp_path / "out", preset="natural", n_old=2, seed=4)
 
 
+def drawn(path: Path, out: Path, **changes: Any) -> tuple[dict[str, Any], dict[str, tuple[str, bool]]]:
+    """The summary of a split, and by id the class of each of its items and whether it is labelled."""
+    summary = make_split(str(path), out, **changes)
+    collection, truth = read_source(summary["path"])
+    assert truth is not None
+    names = [truth.class_names[c] for c in truth.y_true]
+    found = zip(names, collection.labelled.tolist(), strict=True)
+    return summary, dict(zip(collection.ids.to_pylist(), found, strict=True))
+
+
+@settings(deadline=None, max_examples=12)
+@given(
+    st.permutations(range(24)),
+    st.sampled_from(["natural", "gcd", "bacon", "paper-counts"]),
+    st.sampled_from(["ids", "no ids", "texts"]),
+)
+def test_the_order_of_the_rows_of_one_s_own_source_has_no_say(order: list[int], preset: str, kind: str) -> None:
+    """The same items are labelled, by id or, where there is none, by content; copies of an item have no say, either."""
+    random = np.random.RandomState(0)
+    x, y = random.randn(24, 3).astype(np.float32), np.repeat([2, 0, 1], 8)
+    x[1] = x[0]  # a copy
+    with tempfile.TemporaryDirectory() as folder:
+        found = []
+        for name, rows in (("as it was", np.arange(24)), ("permuted", np.array(order))):
+            if kind == "texts":
+                path = Path(folder, f"{name}.csv")
+                texts = (f"{int(1000 * x[row, 0])} is said,class {y[row]}" for row in rows)
+                path.write_text("text,label\n" + "\n".join(texts) + "\n")
+            else:
+                path = Path(folder, f"{name}.npz")
+                ids = {"ids": np.array([f"item {row}" for row in rows])} if kind == "ids" else {}
+                np.savez(path, x=x[rows], y=y[rows], **ids)
+            changes = {"imbalance": 2.0} if preset in ("bacon", "paper-counts") else {}
+            found.append(drawn(path, Path(folder, f"split {name}"), preset=preset, seed=3, **changes))
+    (summary, items), (other, others) = found
+    assert items == others
+    assert summary["checksum"] == other["checksum"]
+    assert {flag for _, flag in items.values()} == {True, False}
+
+
+def test_images_of_one_s_own_are_drawn_by_what_they_show(tmp_path: Path) -> None:
+    """Another name for a file is another place in the folder, and no other draw."""
+    for number in range(12):
+        for name, order in (("a", number), ("b", 11 - number)):
+            folder = tmp_path / name / f"class {number % 2}"
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (4, 4), (20 * number, 0, 0)).save(folder / f"{order:02}.png")
+    labelled = []
+    for name in ("a", "b"):
+        collection = read_source(
+            make_split(str(tmp_path / name), tmp_path / f"split-{name}", n_old=1)["path"]
+        ).collection
+        shown = collection.items.take(np.flatnonzero(collection.labelled))
+        labelled.append(sorted(shown))
+    assert labelled[0] == labelled[1]
+    assert len(labelled[0]) == 3
+
+
+def test_the_named_datasets_are_drawn_from_in_the_order_of_their_files() -> None:
+    """As GCD's code does: what is recorded keeps its split, and whoever has another order has another split."""
+    y = np.repeat(np.arange(10), 30)
+    shuffled = np.random.RandomState(1).permutation(300)
+    one, other = (draw_split(of, list(range(10)), 5, SplitConfig("gcd")) for of in (y, y[shuffled]))
+    assert set(one.rows[one.labelled]) != set(shuffled[other.rows[other.labelled]])
+
+
+def test_two_splits_at_once_keep_out_of_each_others_way(npz, tmp_path: Path) -> None:
+    path, out = str(npz("full.npz", y=np.repeat([0, 1, 2], [20, 12, 8]), y_true=None)), tmp_path / "out"
+    with locked(out, "ltgcd split"), pytest.raises(BusyError, match=r"written to by ltgcd split \(process \d+\)"):
+        make_split(path, out, preset="natural", n_old=2)
+    assert not out.exists()
+    result = make_split(path, out, preset="natural", n_old=2)
+    assert sorted(path.name for path in out.iterdir()) == ["labels.csv", "split.npz", "split.parquet"]
+    # People go on with a split: what they make in its folder is theirs.
+    assert call_cli("embed", result["path"], "--out", out / "features").code == 0
+
+
 @pytest.mark.parametrize("name", ["labels.csv", "split.npz"])
 def test_a_split_again_leaves_what_somebody_has_changed(npz, tmp_path, name: str) -> None:
     path = npz("full.npz", y=np.repeat([0, 1, 2], [20, 12, 8]), y_true=None)
@@ -215,7 +296,7 @@ def test_a_split_that_was_killed_half_way_can_be_made_again(npz, tmp_path, monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("ltgcd.data.splits.write_source", killed)
+        patch.setattr("ltgcd.data.splits.write_embeddings", killed)
         make_split(str(path), tmp_path / "out")
     (tmp_path / "out" / ".split.npz.123.tmp").write_bytes(b"half")
     assert read_source(make_split(str(path), tmp_path / "out")["path"]).collection.n_old == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from ltgcd.common.errors import InputError
@@ -56,6 +59,32 @@ def test_order_of_rows_and_numbers_of_classes_change_nothing(method: str) -> Non
     two = discover(Task(x[rows], np.where(y < 0, -1, classes[y])[rows], 4), config)
     same(one, two, rows, classes)
     assert len(set(one.labels[5:8])) == len(set(one.confidence[5:8])) == 1, "equal items, equal answers"
+
+
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(st.data(), st.integers(0, 10_000), st.integers(2, 5), st.sampled_from([6, 16, 300]))
+def test_no_order_and_no_number_changes_an_answer(data: st.DataObject, seed: int, old: int, width: int) -> None:
+    """Of drawn collections with copies, wide and narrow, overlapping or not: K, interval and labels to the last bit."""
+    random = np.random.RandomState(seed)
+    n, far = data.draw(st.integers(60, 140)), data.draw(st.sampled_from([0.5, 2.0, 6.0]))
+    true = random.choice(old + 2, size=n, p=random.dirichlet(np.ones(old + 2)))
+    true[: 2 * old] = np.arange(2 * old) % old  # every known class is shown twice
+    x = (random.randn(old + 2, width)[true] * far + random.randn(n, width)).astype(np.float32)
+    y = np.where((true < old) & (random.rand(n) < 0.5), true, -1).astype(np.int64)
+    y[: 2 * old] = true[: 2 * old]
+    y[-1] = -1
+    for _ in range(data.draw(st.integers(0, 4))):
+        one, other = random.randint(n, size=2)
+        x[one], y[one], true[one] = x[other], y[other], true[other]
+    y = np.unique(y, return_inverse=True)[1].astype(np.int64) - (y.min() < 0)  # a copy may have hidden a class
+    old = int(y.max()) + 1
+    rows, classes = random.permutation(n), random.permutation(old)
+    config = configure(changes={"schedule.epochs": 2}, rehearsals=data.draw(st.integers(0, 1)), random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # copies with two labels are doubted
+        first = discover(Task(x, y, old), config)
+        second = discover(Task(x[rows], np.where(y < 0, -1, classes[y])[rows], old), config)
+    same(first, second, rows, classes)
 
 
 def test_the_model_has_the_callers_numbers() -> None:

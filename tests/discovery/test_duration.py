@@ -78,8 +78,8 @@ def test_what_is_left_out_takes_no_time_and_what_nobody_measured_is_not_foretold
 def test_one_sentence_says_all_of_it() -> None:
     forecast = Forecast(100.0, configure())
     assert forecast.of_the_whole(1200, 200.0) == (
-        "all of it will take about 5 min: 3 min to embed the 1,200 others, 2 min for the number of classes, training, "
-        "rehearsals and the report"
+        "all of it will take about 5 min: 3 min to embed the remaining 1,200, 2 min for the number of classes, "
+        "training, rehearsals and the report"
     )
     assert forecast.of_the_rest() is None, "said already"
     assert (

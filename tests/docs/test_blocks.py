@@ -15,7 +15,7 @@ import typer
 from PIL import Image
 from typer.testing import CliRunner
 
-from conftest import ROOT
+from conftest import ROOT, WIDE
 from ltgcd.cli import app
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -194,7 +194,7 @@ def test_the_quick_start_works_line_by_line(tmp_path: Path, monkeypatch: pytest.
         words = shlex.split(line)[1:]
         if words[0] == "review":
             continue
-        done = CliRunner().invoke(app, words)
+        done = CliRunner(env=WIDE).invoke(app, words)
         assert done.exit_code == 0, f"{line}: {done.output}"
         ran.append(words[0])
     assert ran == ["doctor", "inspect", "discover", "refine", "export", "export", "update"]

@@ -22,7 +22,8 @@ from torch import nn
 
 import ltgcd.features.embed as features_module
 from conftest import call_cli, image_bytes
-from ltgcd.common.errors import InputError
+from ltgcd.common.errors import BusyError, InputError
+from ltgcd.common.files import LOCK, locked
 from ltgcd.data.collection import Collection, Source
 from ltgcd.data.items import ImageBytes, Texts, Vectors
 from ltgcd.data.sources import read_source
@@ -66,7 +67,7 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != LOCK}
 
 
 def test_activations_are_those_of_the_trunk(tmp_path: Path) -> None:
@@ -265,12 +266,27 @@ def test_the_room_for_the_features_is_counted_too(tmp_path: Path, monkeypatch: p
 
 
 def test_two_processes_keep_out_of_each_others_way(tmp_path: Path) -> None:
-    fcntl = pytest.importorskip("fcntl")
     embed(images(5), tiny_backbone(), tmp_path / "f")
-    with (tmp_path / "f" / ".lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(InputError, match="Another process is writing"):
-            embed(images(6), tiny_backbone(), tmp_path / "f")
+    told = pytest.raises(BusyError, match=r"f is being written to by ltgcd embed \(process \d+\)")
+    with locked(tmp_path / "f", "ltgcd embed"), told:
+        embed(images(6), tiny_backbone(), tmp_path / "f")
+    (tmp_path / "g").mkdir()
+    with locked(tmp_path / "g", "ltgcd embed"):  # another embed, that has not said of what yet
+        with pytest.raises(BusyError):
+            embed(images(6), tiny_backbone(), tmp_path / "g")
+        assert content(tmp_path / "g") == {}, "who is refused has not said whose features these are"
+
+
+def test_a_lock_that_is_a_link_is_refused_and_what_it_leads_to_stays(tmp_path: Path) -> None:
+    victim = tmp_path / "thesis.tex"
+    victim.write_text("precious")
+    embed(images(5), tiny_backbone(), tmp_path / "f")
+    for name in (LOCK, ".lock"):
+        (tmp_path / "f" / name).unlink(missing_ok=True)
+        (tmp_path / "f" / name).symlink_to(victim)
+    with pytest.raises(InputError, match="a link, or something of somebody's"):
+        embed(images(6), tiny_backbone(), tmp_path / "f")
+    assert victim.read_text() == "precious"
 
 
 def test_wrong_kinds(tmp_path: Path) -> None:

@@ -18,11 +18,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from conftest import call_cli, fails, image_bytes
+from conftest import WIDE, call_cli, fails, image_bytes
 from forks import IMPORTED
+from ltgcd import CategoryDiscovery
 from ltgcd.cli import app
-from ltgcd.common.errors import InputError
+from ltgcd.common.engine.rows import WORK
+from ltgcd.common.errors import BusyError, InputError
 from ltgcd.data.sources import read_source
+from ltgcd.review.server.session import Session
 from ltgcd.run.check import check_run
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import Embedding, discover_source
@@ -64,14 +67,14 @@ def contents(run: Path) -> dict[str, bytes]:
 
 def test_a_sound_run_is_sound_and_stays_as_it_is(run: Path) -> None:
     before = contents(run)
-    done = CliRunner().invoke(app, ["check", str(run)])
+    done = CliRunner(env=WIDE).invoke(app, ["check", str(run)])
     assert done.exit_code == 0 and "is sound" in done.output
     assert contents(run) == before
     assert "not a run directory" in fails("check", run.parent)
 
 
-FOLLOWS = ("report.html", "map.npz")
-LOST = ("config.toml", "split.parquet", "k_estimate.json", "metrics.jsonl", "model.toml", "model.safetensors",
+FOLLOWS = ("report.html", "map.npz", "metrics.jsonl")  # of the curves what can still be read
+LOST = ("config.toml", "split.parquet", "k_estimate.json", "model.toml", "model.safetensors",
         "assignments.parquet", "items.npz", "updates/001/prototypes.safetensors")  # fmt: skip
 
 
@@ -80,14 +83,16 @@ def test_every_damaged_file_is_named_and_what_follows_is_rebuilt(run: Path, name
     whole = (run / name).read_bytes()
     at = len(whole) // 2
     (run / name).write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
-    done = CliRunner().invoke(app, ["check", str(run), "--json"])
+    done = CliRunner(env=WIDE).invoke(app, ["check", str(run), "--json"])
     result = json.loads(done.stdout)
     assert done.exit_code == 2 and not result["sound"]
     named = {Path(problem["file"]).name: problem["follows"] for problem in result["problems"]}
-    owner = {"model.safetensors": "model.toml", "prototypes.safetensors": "assignments.parquet"}
+    owner = {"prototypes.safetensors": "assignments.parquet"}
     assert owner.get(Path(name).name, Path(name).name) in named
+    if name == "model.safetensors":
+        assert list(named) == [name]  # and not what is fitted to it
     assert all(problem["what"].endswith(".") and "\n" not in problem["what"] for problem in result["problems"])
-    done = CliRunner().invoke(app, ["check", str(run), "--repair", "--json"])
+    done = CliRunner(env=WIDE).invoke(app, ["check", str(run), "--repair", "--json"])
     assert done.exit_code == (0 if name in FOLLOWS else 2), done.stdout
     if name in FOLLOWS:
         assert check_run(Run(run))["sound"]
@@ -95,6 +100,32 @@ def test_every_damaged_file_is_named_and_what_follows_is_rebuilt(run: Path, name
         assert (run / name).read_bytes() != whole  # nothing is made up
         (run / name).write_bytes(whole)
         assert check_run(Run(run), repair=True)["sound"]
+
+
+@pytest.mark.parametrize("name", ["map.npz", "metrics.jsonl"])
+@pytest.mark.parametrize("missing", [7, 100])
+def test_what_follows_is_rebuilt_however_it_was_cut(run: Path, name: str, missing: int) -> None:
+    """An archive without its last bytes can be read, but no longer says which file it is."""
+    whole = (run / name).read_bytes()
+    (run / name).write_bytes(whole[:-missing])
+    found = check_run(Run(run))
+    assert [(Path(p["file"]).name, p["follows"]) for p in found["problems"]] == [(name, True)]
+    assert check_run(Run(run), repair=True)["sound"] and check_run(Run(run))["sound"]
+    if name == "map.npz":  # so does drawing the page
+        (run / name).write_bytes((run / name).read_bytes()[:-missing])
+        report_run(Run(run))
+        assert check_run(Run(run))["sound"]
+
+
+def test_a_run_that_never_had_a_page_lacks_none(finished: Path, tmp_path: Path) -> None:
+    x = np.load(finished.parent / "old.npz")
+    model = CategoryDiscovery(n_classes=4, rehearsals=0).fit(x["x"], x["y"])
+    model.save(tmp_path / "run")
+    assert check_run(Run(tmp_path / "run"))["sound"]
+    report_run(Run(tmp_path / "run"))
+    assert check_run(Run(tmp_path / "run"))["sound"]
+    (tmp_path / "run" / "report.html").unlink()  # now it had one
+    assert not check_run(Run(tmp_path / "run"))["sound"]
 
 
 def test_no_byte_of_what_a_run_keeps_can_change_unnoticed(run: Path) -> None:
@@ -148,6 +179,15 @@ def test_a_folder_in_the_place_of_a_file_is_refused_before_anything_is_written(r
     assert {"map.npz"} == {Path(problem["file"]).name for problem in problems} and (run / "map.npz").is_dir()
 
 
+def test_only_our_part_of_the_folder_that_a_cluster_shared_is_swept(run: Path) -> None:
+    work = run / "shared" / f"{WORK}{'0' * 16}" / "x.npy"
+    work.parent.mkdir(parents=True)
+    work.write_bytes(b"x")
+    (run / "shared" / "thesis.txt").write_text("precious")
+    assert call_cli("report", run).code == 0
+    assert [path.name for path in (run / "shared").iterdir()] == ["thesis.txt"]
+
+
 def test_what_a_kill_left_is_swept(run: Path) -> None:
     left = [run / ".items.npz.0123.tmp", run / "updates" / "001" / ".x.npz.1.tmp", run / "checkpoint" / "rehearsal-1"]
     left += [run / "states" / ".000.parquet.1.tmp", run / "fits" / "001" / ".model.toml.1.tmp"]
@@ -185,6 +225,18 @@ def test_features_follow_from_those_of_the_backbone(tmp_path: Path) -> None:
     assert result["sound"] and [Path(path).name for path in result["repaired"]] == ["items.npz"]
     kept = run.features()
     assert kept is not None and np.array_equal(kept.of(ids, run), before)
+    (folder / "items.npz").write_bytes((folder / "items.npz").read_bytes()[:-7])  # it can be read all the same
+    assert check_run(run, repair=True)["sound"]
+    features = folder / "features"
+    for name in ("features.json", "index.parquet", "features.npz", "manifest.parquet"):
+        whole = (features / name).read_bytes()
+        for damage in (None, whole[:-30]):
+            (features / name).unlink()
+            if damage is not None:
+                (features / name).write_bytes(damage)
+            assert any(problem["file"].startswith(str(features)) for problem in check_run(run)["problems"]), name
+            (features / name).write_bytes(whole)
+    assert check_run(run)["sound"]
     # One deleted photo, and one that is another now: said, and in nobody's way.
     (tmp_path / "photos" / "red" / "00.png").unlink()
     (tmp_path / "photos" / "red" / "03.png").write_bytes(image_bytes(99, (24, 24)))
@@ -336,6 +388,41 @@ def _update_until(number: int, folder: Path, new: Path) -> None:
     update_run(Run(folder), read_source(new))
 
 
+def test_an_edit_waits_for_who_is_writing_and_for_nothing_else(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two were told apart by words of the sentence, which a run may have in its name."""
+    odd = run.rename(tmp_path / "being written")
+    (odd / "map.npz").unlink()
+    (odd / "map.npz").mkdir()
+    (tmp_path / "edits.csv").write_text("category,name\nnovel-001,bee\n")
+    waits: list[float] = []
+    monkeypatch.setattr("ltgcd.run.reviewed.time.sleep", waits.append)
+    assert "map.npz is a folder" in fails("relabel", odd, tmp_path / "edits.csv")
+    assert not waits
+    (odd / "map.npz").rmdir()
+    monkeypatch.setattr("ltgcd.run.reviewed.PATIENCE", 0.2)
+    with Run(odd).lock("ltgcd update"):
+        assert "being written to by ltgcd update" in fails("relabel", odd, tmp_path / "edits.csv")
+    assert waits
+
+
+def test_a_lock_that_is_a_link_is_refused_by_every_command(run: Path, finished: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "thesis.tex"
+    victim.write_text("precious")
+    (run / ".ltgcd.lock").unlink()
+    (run / ".ltgcd.lock").symlink_to(victim)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / ".ltgcd.lock").symlink_to(victim)
+    old = finished.parent / "old.npz"
+    for arguments in (
+        ("check", run), ("report", run), ("update", run, old), ("discover", old, "--out", tmp_path / "new"),
+        ("train", old, "--out", tmp_path / "new"), ("embed", old, "--out", tmp_path / "new"),
+    ):  # fmt: skip
+        assert ".ltgcd.lock is not what ltgcd keeps under that name" in fails(*arguments), arguments
+        assert victim.read_text() == "precious", arguments
+
+
 def test_every_command_that_writes_is_told_who_holds_the_run(run: Path, finished: Path) -> None:
     old = finished.parent / "old.npz"
     with Run(run).lock("ltgcd update"):
@@ -346,3 +433,35 @@ def test_every_command_that_writes_is_told_who_holds_the_run(run: Path, finished
             done = call_cli(*arguments, "--json")
             assert done.code == 2, arguments
             assert f"is being written to by ltgcd update (process {os.getpid()})" in done.json["error"]
+
+
+def test_who_corrects_is_told_who_holds_the_run(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also an edit of the page, what takes back, and Python; nothing of it is kept. Who only reads is let in."""
+    monkeypatch.setattr("ltgcd.run.reviewed.PATIENCE", 0.1)
+    first, more, out = tmp_path / "first.csv", tmp_path / "more.csv", tmp_path / "out.csv"
+    first.write_text("id,label\nold0,ant\nold1,ant\n")
+    more.write_text("id,label\nold2,wasp\n")
+    assert call_cli("relabel", run, first).code == 0
+    told = f"is being written to by ltgcd update (process {os.getpid()})"
+    refused: tuple[tuple[object, ...], ...] = (
+        ("relabel", run, more),
+        ("relabel", run, "--undo"),
+        ("refine", run),
+        ("refine", run, "--out", tmp_path / "copy"),
+    )
+    for commands in (refused, (("refine", run, "--undo"),)):
+        before = contents(run)
+        with Run(run).lock("ltgcd update"):
+            for arguments in commands:
+                assert told in fails(*arguments), arguments
+            session = Session.open(run)
+            with pytest.raises(BusyError, match="written to by ltgcd update"):
+                session.held.act([{"op": "junk", "rows": [3]}])
+            session.close()
+            with pytest.raises(BusyError, match="written to by ltgcd update"):
+                CategoryDiscovery.load(run).save(run)
+            assert call_cli("export", run, "--format", "csv", "--out", out).code == 0
+        assert {**contents(run), ".ltgcd.lock": b""} == {**before, ".ltgcd.lock": b""}
+        assert not (tmp_path / "copy").exists() and len(out.read_text().splitlines()) == 1 + 264
+        out.unlink()
+        assert call_cli("refine", run).code == 0

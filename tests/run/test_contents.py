@@ -15,6 +15,7 @@ from conftest import Result, call_cli
 from ltgcd.run import contents
 from ltgcd.run.contents import Contents, stamp
 from ltgcd.run.directory import Run
+from ltgcd.run.file_problems import CURVES
 
 KEPT = ("config.toml", "split.parquet", "metrics.jsonl", "model.safetensors", "model.toml", "assignments.parquet")
 KEPT += ("items.npz", "map.npz", "updates/001/split.parquet", "states/000.parquet", "states/001.parquet")
@@ -141,7 +142,7 @@ def test_lines_that_are_cut_from_the_curves_are_noticed(run: Path, lines: int) -
 
 def test_a_file_that_is_gone_is_named(run: Path) -> None:
     (run / "metrics.jsonl").unlink()
-    assert problems(run) == {"metrics.jsonl": "is missing; only curves of training are in it."}
+    assert problems(run) == {"metrics.jsonl": f"is missing; {CURVES}."}
 
 
 def test_a_damaged_model_that_a_refine_has_replaced_is_named(run: Path) -> None:

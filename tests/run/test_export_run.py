@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from conftest import fails
+from conftest import WIDE, fails
 from ltgcd.cli import output
 from ltgcd.data.collection import Source
 from ltgcd.data.sources import read_source
@@ -47,7 +47,7 @@ def cli(*arguments: object) -> Any:
     app = typer.Typer()
     app.command("report")(output.report_page)
     app.command("export")(output.export)
-    return CliRunner().invoke(app, ["export", *(str(a) for a in arguments)])
+    return CliRunner(env=WIDE).invoke(app, ["export", *(str(a) for a in arguments)])
 
 
 def test_the_command(run: Path, image_folder: Path, tmp_path: Path) -> None:

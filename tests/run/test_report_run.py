@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import typer
 from typer.testing import CliRunner
 
+from conftest import WIDE
 from ltgcd.cli import output
 from ltgcd.common.files import with_metadata
 from ltgcd.data.collection import Collection, Source, Truth
@@ -60,7 +61,7 @@ def cli(*arguments: object) -> Any:
     app = typer.Typer()
     app.command("report")(output.report_page)
     app.command("export")(output.export)
-    return CliRunner().invoke(app, [str(a) for a in arguments])
+    return CliRunner(env=WIDE).invoke(app, [str(a) for a in arguments])
 
 
 def make_run(folder: Path, source: Source, **metadata: Any) -> Path:

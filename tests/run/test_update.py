@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ltgcd.run.update
-from conftest import data_of, fails, image_bytes, train
+from conftest import WIDE, data_of, fails, image_bytes, train
 from ltgcd.cli import app
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
@@ -72,7 +72,7 @@ def new(tmp_path: Path) -> Path:
 
 
 def command(*arguments: object) -> dict[str, Any]:
-    done = CliRunner().invoke(app, [*map(str, arguments), "--json"])
+    done = CliRunner(env=WIDE).invoke(app, [*map(str, arguments), "--json"])
     assert done.exit_code == 0, (done.output, done.exception)
     result: dict[str, Any] = json.loads(done.stdout)
     return result
@@ -329,7 +329,7 @@ def _some_labels(folder: Path) -> Path:
 def test_discover_does_not_undo_an_update(finished: Path, run: Path, new: Path) -> None:
     update_run(Run(run), read_source(new))
     before = contents(run)
-    with pytest.raises(InputError, match="updated 1 times"):
+    with pytest.raises(InputError, match="updated 1 time since"):
         discover_source(read_source(finished.parent / "old.npz"), run, k=6)
     assert contents(run) == before
 

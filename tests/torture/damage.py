@@ -164,7 +164,9 @@ def draw_damage(random: random.Random, run: Path, others: Callable[[], Sequence[
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    """All files of a run, but the lock of its features, which says nothing."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in files if path.name != ".ltgcd.lock" or path.parent == folder)
 
 
 def trial(random: random.Random, folder: Path, world: World) -> int:

@@ -28,7 +28,7 @@ from .promise import (
 
 WRITERS = {write_npz: 10, write_csv: 4, write_parquet: 4, write_folder: 5, write_nothing: 2}
 # What embedding leaves when what comes after it is refused: the same command, better told, needs it again.
-KEPT_EMBEDDED = ("features", ".lock", ".ltgcd.lock")
+KEPT_EMBEDDED = ("features", ".ltgcd.lock")
 CAREFUL = ("careful", "warning", "no variance", "the same", "nothing to tell apart", "check how they were made")
 
 

@@ -24,13 +24,13 @@ from ltgcd.bench.charts import (
 )
 from ltgcd.bench.density_map import DensityMap, density_map, draw_density_map
 from ltgcd.bench.found import Finished, Records
+from ltgcd.bench.places import places
 from ltgcd.bench.runner import FIGURES, Bench
 from ltgcd.bench.sheets import headed, mark, sheet, stacked
-from ltgcd.bench.summary import places
 from ltgcd.bench.summary_figure import draw_summary
 from ltgcd.bench.tables import Column, Row, Setting, Table, cell_of, regime_of, setting_of
 from ltgcd.bench.verdicts import GROUPS
-from ltgcd.common.files import atomic_path
+from ltgcd.common.outputs import check_output, output_path
 from ltgcd.output.report.k_plot import INK, MUTED, repeatable
 from ltgcd.plot.axes import NEW, OLD, draw_sizes
 from ltgcd.run.directory import Run
@@ -38,6 +38,8 @@ from ltgcd.run.train import Notify, silent
 
 MAP = ("cifar100", "ltgcd")  # dataset and row of the main table whose run is mapped
 CURVES = ("cifar100-80+20-10", "cifar100-80+0", "cifar100-30+70", "plankton-60+61", "plankton-60+0", "plankton-30+91")
+SELECTION = "density-selection"  # the figure that needs a run
+MADE_AS = "figure"  # what a figure is sealed as
 Found = list[tuple[Column, list[tuple[Row, list[dict[str, Any]]]]]]
 
 
@@ -253,19 +255,23 @@ def draw_figures(
         if picture is not None:
             page = sheet("Density selection, on real items", [*picture.words, evidence.words("frozen")], 6.6)
             draw_density_map(page, picture)
-            written.append(_saved(page, folder / "density-selection.svg"))
+            written.append(_saved(page, folder / f"{SELECTION}.svg"))
     return written
 
 
 def _saved(figure: Any, path: Path) -> Path:  # noqa: ANN401
-    with atomic_path(path) as temporary:
+    check_output(path, MADE_AS)
+    with output_path(path, MADE_AS) as temporary:
         figure.savefig(temporary, format="svg", dpi=120, metadata={"Date": None})
     return path
 
 
 def write_figures(bench: Bench, seeds: int = 3, backbone: str | None = None, regime: str | None = None) -> list[Path]:
     """Draw the figures of a bench into the folder beside its results; the map from the run of our method, seed 0."""
-    repeatable()  # what could not be drawn is refused before the work
+    repeatable()  # what could not be drawn, or be written, is refused before the work
+    bench.check_page()
+    for name in (*DRAWN, SELECTION):
+        check_output(bench.results.parent / FIGURES / f"{name}.svg", MADE_AS)
     evidence = Evidence(bench.tables, bench.settings, current_records(bench.results), seeds, backbone, regime)
     picture, main = None, bench.tables.get("main")
     places = [(c, r) for c in main.columns for r in main.rows if (c.id, r.id) == MAP] if main else []
@@ -278,5 +284,5 @@ def write_figures(bench: Bench, seeds: int = 3, backbone: str | None = None, reg
             picture = density_map(bench.workshop.prepared(cell), run, cell, column.title)
     if picture is None:
         asked = f"ltgcd bench main --only {MAP[0]} --only {MAP[1]} --regime frozen --seeds 1"
-        bench.notify(f"density-selection.svg is left out: {bench.workshop.work} has no run of it; '{asked}' makes it")
+        bench.notify(f"{SELECTION}.svg is left out: {bench.workshop.work} has no run of it; '{asked}' makes it")
     return draw_figures(bench.results.parent / FIGURES, evidence, picture, bench.notify)

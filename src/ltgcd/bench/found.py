@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from ltgcd.bench.costs import Costs, in_words, together
 from ltgcd.bench.tables import Column, Row, Setting, Table, cell_of
 from ltgcd.bench.verdicts import GROUPS, Found
 from ltgcd.data.datasets import Dataset, get_dataset
@@ -16,6 +18,7 @@ ByPlace = dict[tuple[str, str], Found]  # (column, row)
 NOT_RUN = "not run"
 REGIMES = {"frozen": "frozen", "last-stage": "last stage"}
 HOW = "How to get what was not run"
+SEEDS = 3  # that `ltgcd bench` runs where no number is asked for
 
 
 @dataclass(frozen=True)
@@ -91,10 +94,53 @@ class Finished:
         """Whether the machine that made the records had a dataset; the machine that renders them may be another."""
         return any(record["cell"]["dataset"] == get_dataset(dataset).name for record in self.records.values())
 
-    def why_not(self, table: Table, column: Column) -> str:
+    @cached_property
+    def costs(self) -> Costs:
+        """How long what was not run will take."""
+        return Costs(self.records)
+
+    def not_run(self, table: Table, column: Column, row: Row, setting: Setting | None, regime: str | None) -> str:
+        """What stands in a row without figures: that it was not run, and how long a seed of it will take."""
+        cell = cell_of(table, column, row, self.settings, setting.name if setting else None, regime, 0)
+        minutes = self.costs.minutes(cell)
+        return NOT_RUN if minutes is None else f"{NOT_RUN} ({in_words(minutes)})"
+
+    def command(
+        self,
+        table: Table,
+        columns: Sequence[Column],
+        rows: Sequence[Row],
+        setting: Setting | None = None,
+        regime: str | None = None,
+    ) -> str:
+        """The command that runs some rows of some columns, and how long it will take."""
+        first, backbone = next(iter(self.settings.values())), setting.name if setting else None
+        words = [f"ltgcd bench {table.name}"]
+        for chosen, of_all in ((columns, table.columns), (rows, table.rows)):
+            if len(chosen) < len(of_all):
+                words.append(f"--only {','.join(one.id for one in chosen)}")
+        if setting is not None and setting != first:
+            words.append(f"--backbone {setting.name}")
+        if setting is not None and regime is not None and table.runs == "train" and regime != setting.regimes[0]:
+            words.append(f"--regime {regime}")
+        cells = {
+            cell.key: cell
+            for column in columns
+            for row in rows
+            for seed in range(SEEDS)
+            if self.has(column.name)
+            for cell in [cell_of(table, column, row, self.settings, backbone, regime, seed)]
+            if cell.key not in self.records
+        }
+        minutes, unknown = together(cells.values(), self.costs.minutes)
+        told = [in_words(minutes)] if minutes else []
+        told += [f"{unknown} of its {len(cells)} cells are like nothing that was run"] if unknown and minutes else []
+        return f"`{' '.join(words)}`" + (f" ({'; '.join(told)})" if told else "")
+
+    def why_not(self, table: Table, column: Column, setting: Setting | None = None, regime: str | None = None) -> str:
         """Why a column has no figures: its data were never here, or nobody asked for it yet."""
         if self.has(column.name):
-            return f"{NOT_RUN} yet: `ltgcd bench {table.name} --only {column.id}`."
+            return f"{NOT_RUN} yet: {self.command(table, [column], table.rows, setting, regime)}."
         return f"{NOT_RUN}: `{missing_files(get_dataset(column.name))}` is not here ([how to get it](#{anchor(HOW)}))."
 
     def absent(self) -> list[str]:

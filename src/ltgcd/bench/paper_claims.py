@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ltgcd.bench.claims import Claim
 from ltgcd.bench.found import Finished, missing_files
 from ltgcd.bench.page import Block, Heading, Lines, Text
-from ltgcd.bench.tables import Claim, Column, Setting, Table
+from ltgcd.bench.tables import Column, Setting, Table
 from ltgcd.bench.verdicts import Judged, compared, judged
 from ltgcd.data.datasets import get_dataset
 
@@ -39,8 +40,9 @@ def paper_claims(finished: Finished) -> list[Block]:
             "features that it was run with, and *holds in part* if it does on some and the others are within noise; "
             "it is *mixed* if it holds on some and the reverse is found on others. It *does not hold* if the reverse "
             "is found beyond noise and nothing for it. What has one seed only is shown, and decides nothing where "
-            "other figures have more. Figures are in the order of the words in square brackets, "
-            "or along the datasets that the claim names."
+            "other figures have more. Figures are in the order of the words in square brackets, or along the datasets "
+            "that the claim names; of one method over several others there is its own figure, and its lead over each "
+            "that was run."
         ),
         Lines(tuple(lines)),
     ]
@@ -66,15 +68,16 @@ def line_of(finished: Finished, table: Table, claim: Claim) -> str:
     if word == "not testable here":
         text += f"Missing: {_missing(columns)}."
     elif word == "not run yet":
-        text += f"`ltgcd bench {table.name}` runs it."
+        here = [column for column in columns if column.title not in away]
+        text += f"{finished.command(table, here, [row for row in table.rows if row.id in claim.rows])} runs it."
     if away and word != "not testable here":
         text += f" Not here: {', '.join(away)}."
     return (text.rstrip() + (f" *Why:* {claim.why}" if claim.why else "")).replace("  ", " ")
 
 
 def _features(finished: Finished, table: Table, setting: Setting | None, regime: str | None) -> str:
-    """Which features figures are of, where there may be others: the default backbone needs no name."""
-    if setting is None or regime is None or table.runs != "train":
+    """Which features figures are of, where there may be others: estimates of one backbone need no name."""
+    if setting is None or regime is None or (table.runs != "train" and len(finished.shown_settings(table)) == 1):
         return ""
     return f"{finished.features(setting, regime)}: "
 

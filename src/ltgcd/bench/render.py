@@ -5,7 +5,7 @@ The page is a function of the tables and the records alone: the same lines give 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ltgcd.bench.page import Block, Grid, Heading, Lines, Picture, Text, grid
 from ltgcd.bench.paper_claims import paper_claims
 from ltgcd.bench.summary import summary
 from ltgcd.bench.tables import Column, Row, Setting, Table
-from ltgcd.bench.verdicts import Found, relative_error, verdict
+from ltgcd.bench.verdicts import Found, geometric_mean, relative_error, verdict
 
 # What each figure shows, for whoever can't see it; the first stands in the summary, the others follow it.
 FIGURES = {
@@ -68,9 +68,12 @@ def _reading() -> list[Block]:
             "checksum of its split, versions, machine, minutes and figures. Mean ± standard deviation over data seeds "
             "(a seed draws the split and starts the method). All / Old / New is ACC in percent at the true number of "
             "classes K, over all classes, those with labels and those without; balanced ACC (the mean over classes) "
-            "where nothing else is said. "
-            f"'{NOT_RUN}' says how to get what is missing. A mark ✓ means that a row has the same place among the "
-            "methods as in the paper, by All."
+            "where nothing else is said. λ, numbers of classes and seconds are compared by their ratio: their mean is "
+            "the geometric one, here and in the verdicts, and their spread over seeds a factor (20 ×/÷ 1.5 is from "
+            f"20 / 1.5 to 20 · 1.5). '{NOT_RUN}' says how long one seed of it will take on such a machine, by the "
+            "finished cells that are most like it (same method, scaled by items times classes; without the features, "
+            "which are made once). A mark ✓ means that a row has the same place among the methods as in the paper, by "
+            "All."
         ),
         Text(
             "**When a claim holds.** Rows are compared on the same data seeds. A mean difference counts if it is "
@@ -94,12 +97,16 @@ def _block(finished: Finished, table: Table, setting: Setting | None, regime: st
         own = column.backbone and column.backbone != backbone
         title = f"**{column.title}**" + (f" ({finished.settings[column.backbone or ''].title})" if own else "")
         if any(found[column.id, row.id].values for row in table.rows):
-            blocks += [Text(title), *part(table, column, found)]
+            missing = {row.id: finished.not_run(table, column, row, setting, regime) for row in table.rows}
+            blocks += [Text(title), *part(table, column, found, missing)]
         else:
             rows = [row for row in table.rows if column.id in row.paper]
             said = "; ".join(f"{row.title} {paper_figure(row, column)}" for row in rows)
             blocks.append(
-                Text(f"{title}: {finished.why_not(table, column)}" + (f" The paper: {said}." if said else ""))
+                Text(
+                    f"{title}: {finished.why_not(table, column, setting, regime)}"
+                    + (f" The paper: {said}." if said else "")
+                )
             )
     if table.name == "class_number_grid":
         blocks += [*errors_by_problem(table, found), estimators(table, found)]
@@ -110,12 +117,13 @@ def _block(finished: Finished, table: Table, setting: Setting | None, regime: st
 # ---------------------------------------------------------------- one dataset
 
 
-def part(table: Table, column: Column, found: ByPlace) -> list[Grid]:
-    """The rows of one dataset, in one table for each kind of figure."""
-    return [_rows(table, column, found, shows) for shows in dict.fromkeys(_kind(row) for row in table.rows)]
+def part(table: Table, column: Column, found: ByPlace, missing: Mapping[str, str] | None = None) -> list[Grid]:
+    """The rows of one dataset, in one table for each kind of figure; `missing` is what those without figures say."""
+    kinds = dict.fromkeys(_kind(row) for row in table.rows)
+    return [_rows(table, column, found, shows, missing or {}) for shows in kinds]
 
 
-def _rows(table: Table, column: Column, found: ByPlace, shows: str) -> Grid:
+def _rows(table: Table, column: Column, found: ByPlace, shows: str, missing: Mapping[str, str]) -> Grid:
     mine = {row.id: found[column.id, row.id] for row in table.rows}
     rows = [row for row in table.rows if _kind(row) == shows]
     paper = any(column.id in row.paper for row in rows)
@@ -132,7 +140,8 @@ def _rows(table: Table, column: Column, found: ByPlace, shows: str) -> Grid:
     lines = []
     for row in rows:
         one = mine[row.id]
-        line = [row.title, *_figures(row, one, len(measured))]
+        figures = [missing.get(row.id, NOT_RUN)] + ["–"] * (len(measured) - 1)
+        line = [row.title, *(_figures(row, one) if one.values else figures)]
         line += [*(_drawn(one) if drawn else []), ", ".join(map(str, one.seeds)) or "–"]
         if extra:
             line.append(f"{np.mean(one.minutes):.1f}" if one.minutes else "–")
@@ -150,9 +159,7 @@ def _kind(row: Row) -> str:
     return "lambda" if row.shows.startswith("lambda_") and row.shows != "lambda_epochs" else row.shows
 
 
-def _figures(row: Row, one: Found, width: int) -> list[str]:
-    if not one.values:
-        return [NOT_RUN] + ["–"] * (width - 1)
+def _figures(row: Row, one: Found) -> list[str]:
     if row.shows == "k":
         ks, lows, highs, true = zip(*one.values, strict=True)
         errors = [relative_error(k, t) for k, t in zip(ks, true, strict=True)]
@@ -165,8 +172,10 @@ def _figures(row: Row, one: Found, width: int) -> list[str]:
             f"{inside} of {len(spans)}" if spans else "–",
         ]
     if row.shows == "lambda_epochs":
-        return [", ".join(f"{np.mean(epoch):.1f}" for epoch in zip(*one.values, strict=False))]
-    return [_spread([v for v in values if v is not None]) for values in zip(*one.values, strict=True)]
+        epochs = zip(*one.values, strict=False)
+        return [", ".join(f"{geometric_mean([v for v in epoch if v is not None]):.1f}" for epoch in epochs)]
+    columns = [[v for v in values if v is not None] for values in zip(*one.values, strict=True)]
+    return [_spread(values) if row.shows == "accuracy" else _factor(values) for values in columns]
 
 
 def _drawn(one: Found) -> list[str]:
@@ -174,7 +183,8 @@ def _drawn(one: Found) -> list[str]:
     if not one.sets:
         return ["–", "–"]
     items = [np.mean([sets[name]["items"] for sets in one.sets]) for name in ("confident", "dense", "selected")]
-    imbalance = [np.mean([sets["selected"][name] for sets in one.sets]) for name in ("lambda_pseudo", "lambda_true")]
+    kinds = ("lambda_pseudo", "lambda_true")
+    imbalance = [geometric_mean([sets["selected"][name] for sets in one.sets]) for name in kinds]
     return [", ".join(f"{n:,.0f}" for n in items), ", ".join(f"{value:.1f}" for value in imbalance)]
 
 
@@ -183,6 +193,14 @@ def _spread(values: list[float]) -> str:
         return "–"
     mean = f"{np.mean(values):.1f}"
     return mean if len(values) == 1 else f"{mean} ± {np.std(values):.1f}"
+
+
+def _factor(values: list[float]) -> str:
+    """The mean of figures that are compared by their ratio, and their spread as a factor."""
+    if not values:
+        return "–"
+    mean = f"{geometric_mean(values):.1f}"
+    return mean if len(values) == 1 else f"{mean} ×/÷ {np.exp(np.std(np.log(values))):.2f}"
 
 
 def _places(rows: list[Row], column: Column, found: dict[str, Found]) -> dict[str, str]:

@@ -7,12 +7,12 @@ import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedRandom
 from pathlib import Path
-from typing import Any, get_args
+from typing import IO, Any, get_args
 
 from ltgcd.bench.tables import Cell, Runs
 from ltgcd.common.errors import InputError
+from ltgcd.common.files import lock_file
 from ltgcd.run.files import versions
 
 
@@ -55,13 +55,25 @@ def append_record(folder: Path, cell: Cell, figures: dict[str, Any]) -> dict[str
     path.touch()
     with path.open("r+b") as file:
         _lock(file)
-        whole = file.read().rfind(b"\n") + 1
-        file.seek(whole)  # what a kill cut short is written over
-        file.truncate()
-        file.write(json.dumps(record).encode() + b"\n")
+        content = file.read()
+        whole = content.rfind(b"\n") + 1
+        last = content[whole:]
+        if not _is_record(last):
+            file.seek(whole)  # what a kill cut short is written over
+            file.truncate()
+            last = b""
+        file.write((b"\n" if last else b"") + json.dumps(record).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
     return record
+
+
+def _is_record(line: bytes) -> bool:
+    """Whether a line without an end is a record all the same: an editor has left it out."""
+    try:
+        return "key" in json.loads(line)
+    except (ValueError, TypeError):
+        return False
 
 
 @contextmanager
@@ -72,7 +84,7 @@ def claimed(work: Path, key: str) -> Iterator[bool]:
     """
     folder = work / "claims"
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / key).open("w+b") as file:
+    with lock_file(folder / key) as file:
         yield _lock(file, wait=False)
 
 
@@ -81,12 +93,12 @@ def turn(work: Path, name: str) -> Iterator[None]:
     """Wait until no other process is at something that all benches of a work folder share, such as features."""
     folder = work / "claims"
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / name).open("w+b") as file:
+    with lock_file(folder / name) as file:
         _lock(file)
         yield
 
 
-def _lock(file: BufferedRandom, *, wait: bool = True) -> bool:
+def _lock(file: IO[Any], *, wait: bool = True) -> bool:
     """Lock a file until it is closed, after waiting for another process if that is wanted; False where one has it."""
     try:
         import fcntl  # noqa: PLC0415 - not on Windows, where two benches at once are not noticed

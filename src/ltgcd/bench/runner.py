@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ltgcd.bench.cells import Workshop, current_records
+from ltgcd.bench.costs import Costs
 from ltgcd.bench.found import Finished, missing_files
 from ltgcd.bench.html_page import as_html
 from ltgcd.bench.page import Block, as_markdown
@@ -16,13 +15,15 @@ from ltgcd.bench.render import render
 from ltgcd.bench.results import append_record, claimed
 from ltgcd.bench.tables import Cell, Setting, Table, cells_of, read_settings, read_tables
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import atomic_path
+from ltgcd.common.outputs import check_output, output_path
+from ltgcd.common.processes import rank_and_size
 from ltgcd.data.datasets import data_root, get_dataset, locate
 from ltgcd.run.train import Notify, silent
 
 PAGE = "RESULTS.md"
 WEB_PAGE = "RESULTS.html"
 FIGURES = "figures"
+MADE_AS = "results"  # what a page is sealed as
 
 
 @dataclass
@@ -65,6 +66,7 @@ class Bench:
         chosen = list(self.tables.values()) if name == "all" else [self.tables[name]]
         self._check_words(chosen, only)
         records, root = current_records(self.results), data_root(self.workshop.data)
+        costs = Costs(records)
         cells: list[dict[str, Any]] = []
         seen: set[str] = set()
         for table in chosen:
@@ -83,7 +85,7 @@ class Bench:
                         "row": row.id,
                         "seed": cell.seed,
                         "state": state,
-                        "minutes": _expected(cell, records) if state == "todo" else None,
+                        "minutes": costs.minutes(cell) if state == "todo" else None,
                         "missing": str(root / missing_files(get_dataset(cell.dataset))) if state == "no data" else None,
                         "cell": cell.described(),
                     }
@@ -95,12 +97,18 @@ class Bench:
             "done": sum(cell["state"] == "done" for cell in cells),
             "missing": sum(cell["state"] == "no data" for cell in cells),
             "todo": len(todo),
-            # Cells of which nothing alike was ever run are taken to be as long as the others.
-            "minutes_left": round(float(np.mean(known)) * len(todo), 1) if known else 0.0 if not todo else None,
+            "minutes_left": round(sum(known), 1) if known or not todo else None,
+            "unknown": len(todo) - len(known),  # of which nothing alike was ever run
         }
 
     def run(self, plan: dict[str, Any]) -> dict[str, Any]:
         """Run the cells of a plan that are still to do; each is kept the moment it is finished."""
+        if rank_and_size()[1] > 1:  # one would train a cell with what another makes of the next one
+            raise InputError(
+                "torchrun shares one training, but a bench runs many cells: start 'ltgcd bench' once for each process "
+                "or GPU instead, with the same --work folder; they divide the cells."
+            )
+        self.check_page()  # which is written at the end
         ran, todo = 0, [cell for cell in plan["cells"] if cell["state"] == "todo"]
         for number, line in enumerate(todo, 1):
             cell = Cell(**line["cell"])
@@ -119,17 +127,24 @@ class Bench:
 
     def write_page(self) -> Path:
         """Write ``RESULTS.md`` beside the folder of the results, from what is finished."""
-        path = self.results.parent / PAGE
-        with atomic_path(path) as temporary:
-            temporary.write_bytes(as_markdown(self._blocks(self._pictures())).encode())
-        return path
+        return self._written(PAGE, as_markdown(self._blocks(self._pictures())))
 
     def write_html(self) -> Path:
         """Write ``RESULTS.html`` beside it: the same as one page that needs nothing but itself."""
-        path, pictures = self.results.parent / WEB_PAGE, self._pictures()
+        pictures = self._pictures()
         drawn = {name: (self.results.parent / name).read_bytes() for name in pictures}
-        with atomic_path(path) as temporary:
-            temporary.write_bytes(as_html(self._blocks(pictures), drawn).encode())
+        return self._written(WEB_PAGE, as_html(self._blocks(pictures), drawn))
+
+    def check_page(self, name: str = PAGE) -> Path:
+        """Where a page goes; refused if there is one that ltgcd did not write, or that somebody has changed."""
+        path = self.results.parent / name
+        check_output(path, MADE_AS)
+        return path
+
+    def _written(self, name: str, text: str) -> Path:
+        path = self.check_page(name)
+        with output_path(path, MADE_AS) as temporary:
+            temporary.write_bytes(text.encode())
         return path
 
     def _pictures(self) -> list[str]:
@@ -146,26 +161,6 @@ class Bench:
         for word in (word for words in only for word in words):
             if word not in known:
                 raise InputError(f"--only names '{word}', which is no row or dataset here: {', '.join(sorted(known))}.")
-
-
-def _expected(cell: Cell, records: dict[str, dict[str, Any]]) -> float | None:
-    """Minutes of the finished cells that are most like this one; None if there is none."""
-    alike: tuple[tuple[str, ...], ...] = (
-        ("runs", "dataset", "backbone", "regime", "method"),
-        ("runs", "backbone", "regime", "method"),
-        ("runs", "backbone", "regime"),
-    )
-    described = cell.described()
-    for names in alike:
-        found = [
-            record["minutes"]
-            for record in records.values()
-            if record.get("minutes") is not None
-            and all(record["cell"].get(name) == described.get(name) for name in names)
-        ]
-        if found:
-            return round(float(np.mean(found)), 2)
-    return None
 
 
 def _told(record: dict[str, Any]) -> str:

@@ -3,94 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from ltgcd.bench.found import ByPlace, Finished, paper_figure
+from ltgcd.bench.found import Finished, paper_figure
 from ltgcd.bench.page import Block, Grid, Heading, Lines, Picture, Text, grid
-from ltgcd.bench.tables import Column, Row, Table
-from ltgcd.bench.verdicts import GROUPS, Found, Noise, by_seed, relative_error
+from ltgcd.bench.places import BASELINE, Lead, Place, by_dataset, places
+from ltgcd.bench.tables import Column, Row
+from ltgcd.bench.verdicts import GROUPS, Found, geometric_mean, relative_error
 
-ACCURACIES = ("main", "ssb")  # the tables of methods by datasets
 CLASS_NUMBERS = ("class_number", "class_number_ssb")
-BASELINE, PAPER, OURS = "simgcd", "ltgcd-paper", "ltgcd"  # rows of the tables of accuracies
+PAPER, OURS = "ltgcd-paper", "ltgcd"  # rows of the tables of accuracies
 OUR_ESTIMATE = "peaks"
 ABOVE, BELOW, NEITHER = "▲", "▼", "≈"
-
-
-@dataclass(frozen=True)
-class Place:
-    """A dataset with its features, and the figures of every row on it.
-
-    `features` names them, `noise` is that of a difference of two rows, for All, Old and New.
-    """
-
-    table: Table
-    column: Column
-    features: str
-    found: dict[str, Found]
-    noise: tuple[Noise, ...]
-
-    @property
-    def title(self) -> str:
-        """Name of the dataset alone."""
-        return self.column.title.partition(" (")[0]
-
-    def rows(self) -> list[Row]:
-        """The rows that were run."""
-        return [row for row in self.table.rows if self.found[row.id].values]
-
-    def mean(self, row: str, at: int) -> float:
-        """Mean of All, Old or New over the seeds of a row."""
-        return float(np.mean([value for values in self.found[row].values if (value := values[at]) is not None]))
-
-    def best(self, at: int) -> list[Row]:
-        """The rows that were run, the best first."""
-        return sorted(self.rows(), key=lambda row: -self.mean(row.id, at))
-
-    def lead(self, row: str, other: str, at: int) -> tuple[float, float, int] | None:
-        """Mean lead of a row over another on the seeds of both, the margin of noise, and how many seeds."""
-        ours, theirs = by_seed(self.found[row], at), by_seed(self.found[other], at)
-        seeds = sorted(set(ours) & set(theirs))
-        if not seeds:
-            return None
-        return float(np.mean([ours[s] - theirs[s] for s in seeds])), self.noise[at].margin(len(seeds)), len(seeds)
-
-
-def places(finished: Finished) -> list[Place]:
-    """Every dataset and every kind of features on which methods were compared."""
-    made = []
-    for table in (finished.tables[name] for name in ACCURACIES if name in finished.tables):
-        shown = [(setting, regime) for setting, regime in finished.shown_settings(table) if setting and regime]
-        found = {(s.name, r): finished.of(table, s.name, r) for s, r in shown}
-        for column in table.columns:
-            for setting, regime in shown:
-                here = found[setting.name, regime]
-                mine = {row.id: here[column.id, row.id] for row in table.rows}
-                if mine.get(BASELINE, Found([], [], [])).values:
-                    noise = tuple(difference_noise(table, here, at) for at in range(len(GROUPS)))
-                    made.append(Place(table, column, finished.features(setting, regime), mine, noise))
-    return made
-
-
-def difference_noise(table: Table, found: ByPlace, at: int) -> Noise:
-    """Variance of the difference of two rows on one data seed, pooled over a table.
-
-    What a seed does to all rows of a dataset alike is taken out: twice the residual variance of rows by seeds, over the
-    rows that have every seed.
-    """
-    squares, freedom = 0.0, 0
-    for column in table.columns:
-        mine = [by_seed(found[column.id, row.id], at) for row in table.rows]
-        seeds = sorted(set().union(*mine))
-        whole = np.array([[one[seed] for seed in seeds] for one in mine if one.keys() == set(seeds) and seeds])
-        whole = np.unique(whole, axis=0)  # a run under two names tells nothing of noise
-        if whole.ndim == 2 and min(whole.shape) > 1:
-            rest = whole - whole.mean(axis=0) - whole.mean(axis=1, keepdims=True) + whole.mean()
-            squares += float((rest**2).sum())
-            freedom += (whole.shape[0] - 1) * (whole.shape[1] - 1)
-    return Noise(2 * squares / freedom if freedom else 0.0, freedom)
 
 
 def summary(finished: Finished, pictures: Sequence[Picture] = ()) -> list[Block]:
@@ -103,17 +28,19 @@ def summary(finished: Finished, pictures: Sequence[Picture] = ()) -> list[Block]
     blocks += [methods_by_datasets(held), Heading(2, "Best on what, by how much, how sure")]
     blocks.append(
         Text(
-            "The best row and the next one in each setting. A lead is **sure** if it is beyond noise, and *not sure* "
-            "otherwise; the paper's best and its lead over the paper's second stand beside it (the paper gives no "
-            "spread for most rows)."
+            "On each dataset with each kind of features the best row and the one that comes nearest to it, out of as "
+            "many methods as were run there (the last column). Two rows are compared on the data seeds that both have: "
+            "both means are over these, and may differ from those above; a lead is rounded by itself. It is **sure** "
+            "if it is beyond noise over two seeds or more, and *not sure* otherwise; the paper's best and its lead "
+            "over the paper's second stand beside it (the paper gives no spread for most rows)."
         )
     )
     blocks.append(best_of_each(held))
     if (numbers := class_numbers(finished)).rows:
         words = (
-            "Mean of the estimates over the data seeds, and in brackets the mean of |K̂ − K| / K; then the paper's "
-            "figure where it has one. k-means + Brent is the estimate of GCD (Vaze et al.); with one start instead of "
-            "its authors' ten it takes a tenth of the time."
+            "Geometric mean of the estimates over the data seeds, and in brackets the mean of |K̂ − K| / K; then the "
+            "paper's figure where it has one. k-means + Brent is the estimate of GCD (Vaze et al.); with one start "
+            "instead of its authors' ten it takes a tenth of the time."
         )
         blocks += [Heading(2, "How many classes?"), Text(words), numbers]
     return blocks
@@ -124,31 +51,71 @@ def summary(finished: Finished, pictures: Sequence[Picture] = ()) -> list[Block]
 
 def _sentences(held: list[Place]) -> list[str]:
     said = []
+    datasets = by_dataset(held)
     for at, name in ((0, "All"), (2, "New")):
-        winners = [place.best(at)[0] for place in held]
-        wins = {row.title: sum(other.title == row.title for other in winners) for row in winners}
-        order = sorted(wins, key=lambda title: (-wins[title], title))
-        parts = [f"**{title}** in {wins[title]}" for title in order]
-        said.append(f"Best on {name} of {len(held)} settings (a dataset with its features): {', '.join(parts)}.")
+        words = "; ".join(_best_on(of_one, at) for of_one in datasets)
+        how = (
+            f"dataset by dataset ({len(datasets)}; in brackets on which features, and of how many methods that were "
+            "run there; **bold** where the lead over the next one is beyond noise)"
+        )
+        said.append(f"Best on {name}, {how if not at else 'in the same way'}: {words}.")
     for row, words in ((OURS, "Our default"), (PAPER, "The paper's own method, as far as it can be read")):
         for at, name in ((0, "All"), (2, "New")):
-            if line := _against_baseline(held, row, at):
+            if line := _against_baseline(datasets, row, at):
                 said.append(f"{words}, on {name}: {line}.")
     return said
 
 
-def _against_baseline(held: list[Place], row: str, at: int) -> str:
-    """In how many settings a row is above or below SimGCD beyond noise, and by how much."""
-    leads = [(place, place.lead(row, BASELINE, at)) for place in held if row in place.found]
-    known = [(place, lead) for place, lead in leads if lead is not None]
-    if not known:
-        return ""
-    groups: dict[str, list[str]] = {"above": [], "below": [], "within noise of": []}
-    for place, (difference, margin, n) in known:
-        key = "above" if difference > margin else "below" if difference < -margin else "within noise of"
-        words = f"{place.title}, {place.features} {difference:+.1f} ± {margin:.1f}" + (" (1 seed)" if n == 1 else "")
-        groups[key].append(words)
-    return "; ".join(f"{key} SimGCD in {len(g)} of {len(known)} ({'; '.join(g)})" for key, g in groups.items() if g)
+def _best_on(of_one: list[Place], at: int) -> str:
+    """Which rows are best on one dataset, each with the features on which it is and how many it competed with."""
+    where: dict[str, list[str]] = {}
+    for place in of_one:
+        first, *others = place.best(at)
+        lead = place.lead(first.id, others[0].id, at) if others else None
+        name = f"**{first.title}**" if lead is not None and lead.outcome == "above" else first.title
+        where.setdefault(name, []).append(f"{place.features}, of {len(others) + 1}")
+    return f"{of_one[0].title}: " + ", ".join(f"{name} ({'; '.join(parts)})" for name, parts in where.items())
+
+
+def _against_baseline(datasets: list[list[Place]], row: str, at: int) -> str:
+    """On how many datasets a row is above or below SimGCD beyond noise, and by how much with which features."""
+    groups: dict[str, list[str]] = {}
+    for of_one in datasets:
+        found = [(place, place.lead(row, BASELINE, at)) for place in of_one if row in place.found]
+        leads = [(place, lead) for place, lead in found if lead is not None]
+        if leads:
+            shown = (f"{place.features} {_difference(lead)}" for place, lead in leads)
+            groups.setdefault(_together([lead for _, lead in leads]), []).append(
+                f"{of_one[0].title} ({'; '.join(shown)})"
+            )
+    known = sum(map(len, groups.values()))
+    order = [key for key in TOGETHER.values() if key in groups]
+    return "; ".join(f"{key} on {len(groups[key])} of {known} datasets: {', '.join(groups[key])}" for key in order)
+
+
+TOGETHER = {
+    "above": "above SimGCD",
+    "above, noise": "above SimGCD with some features and within noise with others",
+    "above, below": "above SimGCD with some features and below it with others",
+    "noise": "within noise of SimGCD",
+    "below, noise": "below SimGCD with some features and within noise with others",
+    "below": "below SimGCD",
+    "one seed": "compared with SimGCD in one seed only",
+}
+
+
+def _together(leads: list[Lead]) -> str:
+    """What the leads with all kinds of features come to; what has one seed decides nothing where others have more."""
+    outcomes = {lead.outcome for lead in leads if lead.seeds > 1}
+    if not outcomes:
+        return TOGETHER["one seed"]
+    if {"above", "below"} <= outcomes:
+        return TOGETHER["above, below"]
+    return TOGETHER[", ".join(sorted(outcomes))]
+
+
+def _difference(lead: Lead) -> str:
+    return f"{lead.difference:+.1f}" + (" in one seed" if lead.seeds == 1 else f" ± {lead.margin:.1f}")
 
 
 # ---------------------------------------------------------------- tables
@@ -163,8 +130,9 @@ def _legend(held: list[Place]) -> str:
     return (
         f"All / New in percent at the true number of classes, mean over data seeds: {', '.join(used)}. Beside each "
         f"figure: {ABOVE} above SimGCD beyond noise, {BELOW} below it beyond noise, {NEITHER} no difference beyond "
-        "noise (Student's 95 % interval on the same data seeds, each comparison by itself: of twenty, one may be wrong "
-        'by chance). (1) is of one seed instead of three. Our methods are **bold**. "The paper" is All / New as '
+        "noise (Student's 95 % interval on the data seeds that both have, each comparison by itself: of twenty, one "
+        "may be wrong by chance). (1) is of one seed instead of three, which tells no direction. Our methods are "
+        '**bold**. "The paper" is All / New as '
         "printed."
     )
 
@@ -199,7 +167,9 @@ def _cell(place: Place, row: Row) -> str:
     parts = []
     for at in (0, 2):
         lead = place.lead(row.id, BASELINE, at) if row.id != BASELINE else None
-        parts.append(f"{place.mean(row.id, at):.1f}" + (f" {sign(lead[0], lead[1])}" if lead else ""))
+        known = lead is not None and lead.outcome != "one seed"
+        shown = f" {sign(lead.difference, lead.margin)}" if lead is not None and known else ""
+        parts.append(f"{place.mean(row.id, at):.1f}{shown}")
     most = max(len(other.seeds) for other in place.found.values())
     return " / ".join(parts) + (f" ({len(one.seeds)})" if len(one.seeds) < most else "")
 
@@ -220,25 +190,25 @@ def best_of_each(held: list[Place]) -> Grid:
     lines = []
     for place in held:
         for at, group in enumerate(GROUPS):
-            first, second = place.best(at)[:2]
-            lead = place.lead(first.id, second.id, at)
-            assert lead is not None  # every row that was run has seed 0
-            difference, margin, n = lead
-            sure = "**sure**" if difference > margin else "*not sure*"
-            known = f"{sure}: noise ± {margin:.1f}, {n} seed{'s' * (n > 1)}" if np.isfinite(margin) else "one seed"
-            lines.append(
-                [
-                    f"{place.title}, {place.features}",
-                    group.title(),
-                    f"{first.title} {place.mean(first.id, at):.1f}",
-                    f"{second.title} {place.mean(second.id, at):.1f}",
-                    f"{difference:+.1f}",
-                    known,
-                    _paper_best(place, at),
-                ]
-            )
-    heads = ["dataset, features", "of", "best", "next", "lead", "how sure", "the paper's best"]
+            first, *others = place.best(at)
+            lead = place.lead(first.id, others[0].id, at) if others else None
+            shown = [first.title, "–", "–", "alone"]
+            if lead is not None:
+                shown = [f"{first.title} {lead.first:.1f}", f"{others[0].title} {lead.second:.1f}"]
+                shown += [f"{lead.difference:+.1f}", _how_sure(lead)]
+            setting = f"{place.title}, {place.features}"
+            lines.append([setting, group.title(), *shown, _paper_best(place, at), str(len(others) + 1)])
+    heads = ["dataset, features", "of", "best", "next", "lead", "how sure", "the paper's best", "methods"]
     return grid(heads, lines, "Best on what, by how much, how sure")
+
+
+def _how_sure(lead: Lead) -> str:
+    if lead.outcome == "one seed":
+        return "*not sure*: one seed in common"
+    if not np.isfinite(lead.margin):
+        return "*not sure*: no spread is known"
+    sure = "**sure**" if lead.outcome == "above" else "*not sure*"
+    return f"{sure}: noise ± {lead.margin:.1f}, {lead.seeds} seeds"
 
 
 def _paper_best(place: Place, at: int) -> str:
@@ -251,23 +221,25 @@ def _paper_best(place: Place, at: int) -> str:
 
 
 def class_numbers(finished: Finished) -> Grid:
-    """One row a dataset, one column an estimator: the mean estimate, its error, and the paper's figure."""
+    """One row a dataset with its features, one column an estimator: mean estimate, its error, the paper's figure."""
     tables = [finished.tables[name] for name in CLASS_NUMBERS if name in finished.tables]
     rows = list({row.id: row for table in tables for row in table.rows}.values())
     lines = []
     for table in tables:
-        found = finished.of(table, None, None)
+        own = {row.id: row for row in table.rows}
+        shown = [(setting, regime) for setting, regime in finished.shown_settings(table) if setting and regime]
+        found = {setting.name: finished.of(table, setting.name, regime) for setting, regime in shown}
         for column in table.columns:
-            ones = [found.get((column.id, row.id), Found([], [], [])) for row in rows]
-            if not any(one.values for one in ones):
-                continue
-            true = next(one.values[0][3] for one in ones if one.values)
-            line = [column.title.partition(" (")[0], f"{true:.0f}"]
-            own = {row.id: row for row in table.rows}
-            line += [_estimate(own.get(row.id, row), column, one) for row, one in zip(rows, ones, strict=True)]
-            lines.append(line)
+            for setting, regime in shown:
+                ones = [found[setting.name].get((column.id, row.id), Found([], [], [])) for row in rows]
+                if not any(one.values for one in ones):
+                    continue
+                true = next(one.values[0][3] for one in ones if one.values)
+                line = [f"{column.title.partition(' (')[0]}, {finished.features(setting, regime)}", f"{true:.0f}"]
+                line += [_estimate(own.get(row.id, row), column, one) for row, one in zip(rows, ones, strict=True)]
+                lines.append(line)
     titles = [f"**{row.title}**" if row.id == OUR_ESTIMATE else row.title for row in rows]
-    return grid(["dataset", "true K", *titles], lines, "Number of classes by estimator")
+    return grid(["dataset, features", "true K", *titles], lines, "Number of classes by estimator")
 
 
 def _estimate(row: Row, column: Column, one: Found) -> str:
@@ -276,6 +248,6 @@ def _estimate(row: Row, column: Column, one: Found) -> str:
     if not one.values:
         return f"–{paper}"
     error = 100 * float(np.mean([relative_error(k, true) for k, _, _, true in one.values]))
-    mean = float(np.mean([k for k, *_ in one.values if k is not None]))
+    mean = geometric_mean([k for k, *_ in one.values if k is not None])
     shown = f"{mean:.0f} ({error:.0f} %)" + (f", {len(one.seeds)} seed" if len(one.seeds) == 1 else "")
     return (f"**{shown}**" if row.id == OUR_ESTIMATE else shown) + paper

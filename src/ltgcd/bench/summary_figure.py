@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ltgcd.bench.places import Place
 from ltgcd.bench.sheets import mark, sheet
-from ltgcd.bench.summary import OURS, Place
+from ltgcd.bench.summary import OURS
 from ltgcd.output.report.k_plot import INK, MUTED
 from ltgcd.plot.axes import GRID, NEW
 from ltgcd.plot.axes import OLD as ALL

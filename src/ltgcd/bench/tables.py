@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from ltgcd.bench.claims import Claim, check_claim
 from ltgcd.class_number.estimate import ESTIMATORS
 from ltgcd.class_number.peak_search import LITERAL, PeakConfig
 from ltgcd.common.errors import InputError
@@ -39,7 +40,6 @@ Shows = Literal[
 BACKBONES = "backbones.toml"
 READINGS = {"peaks-literal": LITERAL, "peaks-merged": PeakConfig()}  # the estimates whose settings can be changed
 DEFAULT_ESTIMATE = "peaks"  # the one that asks where the labels come from
-MEASURES = ("all", "old", "new", "lambda", "k", "error", "seconds")
 SPLIT_KEYS = ("preset", "imbalance", "n_old", "n_new")
 
 
@@ -117,26 +117,6 @@ class Row:
     changes: dict[str, Any]
     paper: dict[str, Any]
     told: bool
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A direction that the paper states.
-
-    `says` is the claim in words. Either the figures of the rows `falling` fall in this order, in each column (or, with
-    `equal`, do not differ); or the lead of the row ``gap[0]`` over ``gap[1]`` (of one row: its figure) grows along the
-    columns `over`. `measure` is one of `MEASURES`; `by` is "paper", or "ours" where the paper does not say it. `why` is
-    the best explanation of what was found, in words without figures.
-    """
-
-    says: str
-    measure: str = "all"
-    falling: tuple[str, ...] = ()
-    gap: tuple[str, ...] = ()
-    over: tuple[str, ...] = ()
-    by: str = "paper"
-    equal: bool = False
-    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -251,20 +231,7 @@ def _check(table: Table) -> None:
             raise InputError(f"Row '{row.id}' of {table.name} names the datasets {sorted(unknown)}, which it lacks.")
         _check_method(table, row)
     for claim in table.claims:
-        _check_claim(table, claim, ids)
-
-
-def _check_claim(table: Table, claim: Claim, ids: dict[str, list[str]]) -> None:
-    for kind, wanted in (("row", (*claim.falling, *claim.gap)), ("dataset", claim.over)):
-        if unknown := set(wanted) - set(ids[kind]):
-            raise InputError(f"A claim of {table.name} names the {kind}s {sorted(unknown)}, which it lacks.")
-    if claim.measure not in MEASURES or claim.by not in ("paper", "ours"):
-        raise InputError(f"A claim of {table.name} measures one of {', '.join(MEASURES)}, 'by' paper or ours.")
-    shown = {row.id: row.shows for row in table.rows}
-    if claim.measure == "error" and any(shown[row] != "k" for row in (*claim.falling, *claim.gap)):
-        raise InputError(f"A claim of {table.name} measures the error of rows that show no class number.")
-    if bool(claim.falling) == bool(claim.gap and claim.over):
-        raise InputError(f"A claim of {table.name} has either 'falling', or 'gap' and 'over'.")
+        check_claim(claim, table.name, {row.id: row.shows for row in table.rows}, ids["dataset"])
 
 
 def _check_method(table: Table, row: Row) -> None:

@@ -1,10 +1,11 @@
 """Whether a claim holds beyond noise: two rows are compared on the same data seeds, and a difference has a margin.
 
-A claim says that figures fall from row to row (or that a lead grows from dataset to dataset). Every step is the mean of
-the differences between two rows on the same data seeds. Its margin is the half width of Student's 95 % interval; the
-variance of a difference is pooled over all steps of a table that are of the same measure, because three seeds alone
-tell little of it. A step within its margin is no difference beyond noise. Imbalances, numbers of classes and seconds
-are compared by their ratio, that is by the difference of their logarithms: their spread grows with them.
+A claim says that figures fall from row to row, that one row is above each of several others, or that a lead grows from
+dataset to dataset. Every step is the mean of the differences between two rows on the same data seeds. Its margin is the
+half width of Student's 95 % interval; the variance of a difference is pooled over all steps of a table that are of the
+same measure, because three seeds alone tell little of it. A step within its margin is no difference beyond noise.
+Imbalances, numbers of classes and seconds are compared by their ratio, that is by the difference of their logarithms:
+their spread grows with them. So their mean is the geometric one, wherever the page shows it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import t as student
 
-from ltgcd.bench.tables import Claim, Table
+from ltgcd.bench.claims import Claim
+from ltgcd.bench.tables import Column, Table
 
 GROUPS = ("all", "old", "new")
 LEVEL = 0.95
@@ -49,6 +51,8 @@ class Noise(NamedTuple):
 
 BySeed = dict[int, float]
 Chain = list[BySeed]  # the figures of the rows of a claim (or the leads along datasets) by data seed
+Differences = np.ndarray[Any, np.dtype[np.float64]]  # of two rows, one a data seed
+TRUE_K = "the true K"
 
 
 # ---------------------------------------------------------------- chains of figures, and how noisy they are
@@ -64,37 +68,73 @@ def chains(claim: Claim, table: Table, found: dict[tuple[str, str], Found]) -> l
         found = {place: _as_errors(one) for place, one in found.items()}
     if claim.gap:
         ours, *theirs = ([by_seed(found[column, row], at) for column in claim.over] for row in claim.gap)
-        leads = ours
+        leads = [_logarithms(one) for one in ours] if _by_ratio(claim, table) else ours
         for other in theirs:
             leads = [{seed: a[seed] - b[seed] for seed in a if seed in b} for a, b in zip(leads, other, strict=True)]
         return [("", leads[::-1])]  # a lead that grows falls when it is read backwards
-    falling = [[by_seed(found[column.id, row], at) for row in claim.falling] for column in table.columns]
+    chosen = [column for column in table.columns if not claim.over or column.id in claim.over]
+    made = [[by_seed(found[column.id, row], at) for row in (*claim.falling, *claim.above)] for column in chosen]
+    if claim.around:
+        made = [
+            [first, _true_k(found, column, claim), last] for column, (first, last) in zip(chosen, made, strict=True)
+        ]
     if _by_ratio(claim, table):
-        falling = [[{seed: float(np.log(v)) for seed, v in one.items()} for one in chain] for chain in falling]
-    return [(column.title, chain) for column, chain in zip(table.columns, falling, strict=True)]
+        made = [[_logarithms(one) for one in chain] for chain in made]
+    return [(column.title, chain) for column, chain in zip(chosen, made, strict=True)]
+
+
+def _true_k(found: dict[tuple[str, str], Found], column: Column, claim: Claim) -> BySeed:
+    return {seed: k for row in claim.falling for seed, k in by_seed(found[column.id, row], 3).items()}
 
 
 def noise_of(claim: Claim, table: Table, found: dict[tuple[str, str], Found]) -> Noise:
     """Pooled variance of the paired differences in all claims of a table with the measure of this one.
 
-    Rows that are equal to the last digit in every seed are the same run under two names and tell nothing of noise.
+    Rows that are equal to the last digit in every seed are the same run under two names and tell nothing of noise. What
+    separates a row from many rivals, which may be noisier, has a say in claims about rivals alone.
     """
-    alike = [other for other in table.claims if (_kind(other, table), other.gap) == (_kind(claim, table), claim.gap)]
-    return pooled([step for other in alike for _, chain in chains(other, table, found) for step in _steps(chain)])
+    kind = _kind(claim, table), claim.gap
+    alike = [other for other in table.claims if (_kind(other, table), other.gap) == kind]
+    alike = [other for other in alike if claim.above or not other.above]
+    pairs: dict[tuple[Any, ...], Differences] = {}  # a pair of rows counts once, in however many claims it stands
+    for other in alike:
+        names = (*other.falling[:1], TRUE_K, *other.falling[1:]) if other.around else other.rows
+        for title, chain in chains(other, table, found):
+            if other.above:
+                steps = {names[at]: _paired(chain[0], one) for at, one in enumerate(chain) if at}
+                pairs |= {(title, *sorted((names[0], name))): step for name, step in steps.items()}
+            else:
+                named = pairwise(names) if not other.gap else pairwise(other.over)
+                pairs |= {
+                    (title, *sorted(two)): step
+                    for two, step in zip(named, _steps(chain), strict=False)
+                    if len(step) > len(pairs.get((title, *sorted(two)), ()))
+                }
+    return pooled([step for step in pairs.values() if len(step)])
 
 
 def _kind(claim: Claim, table: Table) -> tuple[str, ...]:
     """What the figures of a claim are: those of accuracies and of imbalances in one table are not of one spread."""
-    return claim.measure, *sorted({row.shows for row in table.rows if row.id in (*claim.falling, *claim.gap)})
+    shows = {row.shows for row in table.rows if row.id in claim.rows}
+    return claim.measure, *sorted({"lambda" if name.startswith("lambda_") else name for name in shows})
 
 
 def _by_ratio(claim: Claim, table: Table) -> bool:
-    """Whether the rows of a claim show numbers that are compared by their ratio."""
+    """Whether the figures of a claim are compared by their ratio: a lead of one row over another is a difference."""
     measure, *shows = _kind(claim, table)
-    return not claim.gap and measure != "error" and not {"accuracy", "sizes"} & set(shows)
+    return len(claim.gap) < 2 and measure != "error" and not {"accuracy", "sizes"} & set(shows)
 
 
-def _steps(chain: Chain) -> list[np.ndarray[Any, np.dtype[np.float64]]]:
+def _logarithms(one: BySeed) -> BySeed:
+    return {seed: float(np.log(value)) for seed, value in one.items()}
+
+
+def _paired(first: BySeed, other: BySeed) -> Differences:
+    """Differences of two rows on the seeds that both have."""
+    return np.array([first[seed] - other[seed] for seed in sorted(set(first) & set(other))])
+
+
+def _steps(chain: Chain) -> list[Differences]:
     """Differences on the same seeds from each figure of a chain to the next; empty where no seed has all of them."""
     seeds = sorted(set.intersection(*(set(one) for one in chain)))
     return [np.array([a[seed] - b[seed] for seed in seeds]) for a, b in pairwise(chain)] if seeds else []
@@ -132,21 +172,79 @@ def judged(claim: Claim, table: Table, found: dict[tuple[str, str], Found]) -> l
     """What a claim comes to on each dataset that has its figures; empty where none has."""
     noise, parts = noise_of(claim, table, found), []
     for title, chain in chains(claim, table, found):
-        steps = _steps(chain)
-        if not steps:
-            continue
-        n = len(steps[0])
-        seeds = sorted(set.intersection(*(set(one) for one in chain)))
-        means = [float(np.mean([one[seed] for seed in seeds])) for one in chain]
-        margin = noise.margin(n)
-        outcome, words = _outcome(claim, [float(step.mean()) for step in steps], margin)
-        certain = f"noise ± {margin:.1f}" if np.isfinite(margin) else "no spread is known"
-        if _by_ratio(claim, table):
-            means = [float(np.exp(mean)) for mean in means]
-            certain = f"noise × {np.exp(margin):.2f}" if np.isfinite(margin) else certain
-        shown = " → ".join(f"{mean:.1f}" for mean in (means[::-1] if claim.gap else means))
-        parts.append(Judged(title, outcome, words, f"{shown}; {certain}, {n} seed{'s' * (n > 1)}", n))
+        judge = _over_rivals if claim.above else _along
+        one = judge(claim, table, title, chain, noise)
+        if one is not None:
+            parts.append(one)
     return parts
+
+
+def _along(claim: Claim, table: Table, title: str, chain: Chain, noise: Noise) -> Judged | None:
+    """What a claim of falling figures or of a growing lead comes to."""
+    steps = _steps(chain)
+    if not steps:
+        return None
+    n = len(steps[0])
+    seeds = sorted(set.intersection(*(set(one) for one in chain)))
+    means = [float(np.mean([one[seed] for seed in seeds])) for one in chain]
+    margin = noise.margin(n)
+    outcome, words = _outcome(claim, [float(step.mean()) - np.log(claim.factor) for step in steps], margin)
+    if _by_ratio(claim, table):
+        means = [float(np.exp(mean)) for mean in means]
+    shown = " → ".join(f"{mean:.1f}" for mean in (means[::-1] if claim.gap else means))
+    return Judged(title, outcome, words, f"{shown}; {_certain(claim, table, margin)}, {_seeds(n)}", n)
+
+
+def _over_rivals(claim: Claim, table: Table, title: str, chain: Chain, noise: Noise) -> Judged | None:
+    """What a claim that a row is above each of its rivals comes to; with `at_least`, that it is below none."""
+    names = {row.id: row.title for row in table.rows}
+    steps = {names[row]: _paired(chain[0], other) for row, other in zip(claim.above[1:], chain[1:], strict=True)}
+    leads = {name: (float(step.mean()), len(step)) for name, step in steps.items() if len(step)}
+    if not leads:
+        return None
+    n = max(count for _, count in leads.values())
+    margin, ratio = noise.margin(n), _by_ratio(claim, table)
+    shown = []
+    for name, (lead, k) in leads.items():
+        ahead = f"× {np.exp(lead):.2f}" if ratio else f"{round(lead, 1) + 0.0:+.1f}"  # never -0.0
+        shown.append(f"{name} {ahead}" + (f" ({_seeds(k)})" if k < n else ""))
+    # What has one seed is shown and decides nothing where other rivals have more.
+    decide = [(lead, noise.margin(k)) for lead, k in leads.values() if k > 1 or n == 1]
+    up, down = sum(lead > edge for lead, edge in decide), sum(lead < -edge for lead, edge in decide)
+    spread = n > 1 and bool(np.isfinite(margin))
+    outcome, words = _against(claim, len(steps), [lead for lead, _ in decide], (up, down), spread=spread)
+    own = float(np.mean([*chain[0].values()]))
+    told = f"{np.exp(own) if ratio else own:.1f}; lead over {', '.join(shown)}"
+    return Judged(title, outcome, words, f"{told}; {_certain(claim, table, margin)}, {_seeds(n)}", n)
+
+
+def _against(
+    claim: Claim, rivals: int, leads: list[float], beyond: tuple[int, int], *, spread: bool
+) -> tuple[str, str]:
+    """A key and its words for the leads over so many rivals, of which `beyond` are above and below beyond noise."""
+    up, down = beyond
+    good = len(leads) - down if claim.at_least else up
+    if not spread:
+        right = len(leads) == rivals and all(lead > 0 for lead in leads)
+        return ("one so", "so, in one seed") if right else ("one not", "not so, in one seed")
+    if good == rivals:
+        return "so", "reproduced" if claim.by == "paper" else "yes"
+    if not good:
+        return ("reverse", "**the reverse**") if down else ("noise", "no difference beyond noise")
+    more = [f"{down} the reverse"] if down else []
+    more += [f"{within} within noise"] if (within := len(leads) - up - down) and not claim.at_least else []
+    more += [f"{missing} not in several seeds"] if (missing := rivals - len(leads)) else []
+    return "mixed" if down else "part", f"in part ({good} of {rivals}; {', '.join(more)})"
+
+
+def _certain(claim: Claim, table: Table, margin: float) -> str:
+    if not np.isfinite(margin):
+        return "no spread is known"
+    return f"noise × {np.exp(margin):.2f}" if _by_ratio(claim, table) else f"noise ± {margin:.1f}"
+
+
+def _seeds(n: int) -> str:
+    return f"{n} seed{'s' * (n > 1)}"
 
 
 def verdict(claim: Claim, table: Table, found: dict[tuple[str, str], Found]) -> str:
@@ -161,13 +259,21 @@ def verdict(claim: Claim, table: Table, found: dict[tuple[str, str], Found]) -> 
 def compared(claim: Claim, table: Table) -> str:
     """The rows that a claim puts in an order, in brackets."""
     rows = {row.id: row.title for row in table.rows}
-    between = " = " if claim.equal else " > "
-    return "" if claim.gap else f" [{between.join(rows[row] for row in claim.falling)}]"
+    if claim.above:
+        first, *others = (rows[row] for row in claim.above)
+        return f" [{first} {'≥' if claim.at_least else '>'} {', '.join(others)}]"
+    names = [rows[row] for row in claim.falling]
+    if claim.around:
+        names.insert(1, TRUE_K)
+    between = " = " if claim.equal else f" > {claim.factor:g} × " if claim.factor != 1 else " > "
+    return "" if claim.gap else f" [{between.join(names)}]"
 
 
 def _outcome(claim: Claim, steps: Sequence[float], margin: float) -> tuple[str, str]:
     """What the steps of a chain come to: a key and its words."""
     up, down = sum(step > margin for step in steps), sum(step < -margin for step in steps)
+    if not np.isfinite(margin) and not any(steps):
+        return ("so" if claim.equal else "noise"), "no difference at all"
     if not np.isfinite(margin):
         right = not claim.equal and all(step > 0 for step in steps)
         return ("one so", "so, in one seed") if right else ("one not", "not so, in one seed")
@@ -181,7 +287,7 @@ def _outcome(claim: Claim, steps: Sequence[float], margin: float) -> tuple[str, 
     return "mixed" if down else "part", f"in part ({up} of {len(steps)} steps{others}"
 
 
-def pooled(differences: Sequence[np.ndarray[Any, np.dtype[np.float64]]]) -> Noise:
+def pooled(differences: Sequence[Differences]) -> Noise:
     """Variance of paired differences, pooled over several pairs of rows; a line of differences is of one pair."""
     spread = [one for one in differences if len(one) > 1 and one.any()]
     freedom = sum(len(one) - 1 for one in spread)
@@ -190,6 +296,11 @@ def pooled(differences: Sequence[np.ndarray[Any, np.dtype[np.float64]]]) -> Nois
 
 
 # ---------------------------------------------------------------- figures
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """The mean of what is compared by its ratio: imbalances, numbers of classes, seconds."""
+    return float(np.exp(np.mean(np.log(values))))
 
 
 def relative_error(k: float | None, true: float | None) -> float:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ltgcd.cli.common import Data, Json, report, status
+from ltgcd.cli.common import Data, Json, report, say, status
 
 
 def bench(
@@ -77,18 +77,21 @@ def bench(
         return {**made.run(plan), "path": str(made.write_page())}
 
     def show(result: dict[str, Any]) -> None:
-        for cell in result.get("cells", []) if dry_run else []:
-            lacks = f"  missing: {cell['missing']}" if cell["missing"] else ""
-            named = f"{cell['table']:<18}{cell['dataset']:<24}{cell['row']:<20}seed {cell['seed']}"
-            print(f"{cell['state']:<9}{named}{lacks}")
+        cells = result.get("cells", []) if dry_run else []
+        for cell in cells:
+            print(f"{cell['state']:<9}{cell['table']:<18}{cell['dataset']:<24}{cell['row']:<20}seed {cell['seed']}")
+        for dataset, missing in dict.fromkeys((cell["dataset"], cell["missing"]) for cell in cells if cell["missing"]):
+            say(f"{dataset} is missing: {missing}", "  ")
         if "cells" in result and dry_run:
-            left = result["minutes_left"]
-            print(
+            left, unknown = result["minutes_left"], result["unknown"]
+            told = f", about {left:.0f} minutes and the features" if left else ""
+            told += f"; {unknown} are like nothing that was run" if unknown else ""
+            say(
                 f"{len(result['cells'])} cells: {result['done']} done, {result['missing']} without their data, "
-                f"{result['todo']} to run" + (f", about {left:.0f} minutes." if left is not None else ".")
+                f"{result['todo']} to run{told}."
             )
         if "ran" in result:
-            print(f"{result['ran']} cells were run, {result['done']} were done before, {result['missing']} lack data.")
+            say(f"{result['ran']} cells were run, {result['done']} were done before, {result['missing']} lack data.")
         for path in result.get("figures", []):
             print(path)
         if "path" in result:

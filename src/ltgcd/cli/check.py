@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ltgcd.cli.common import Json, report, status
+from ltgcd.cli.common import Json, report, say, status
 
 
 def check(
@@ -44,14 +44,15 @@ def check(
         for path in result["repaired"]:
             print(f"Made again: {path}")
         for problem in result["problems"]:
-            print(f"{problem['file']}: {problem['what']}")
+            say(f"{problem['file']}: {problem['what']}", "  ")
         for note in result["notes"]:
-            print(note)
+            say(note)
         follows = sum(problem["follows"] for problem in result["problems"])
         if result["sound"]:
             print(f"{result['run']} is sound.")
         elif follows:
-            print(f"{follows} of {len(result['problems'])} follow from the rest: ltgcd check {result['run']} --repair")
+            print(f"{follows} of {len(result['problems'])} follow from the rest:")
+            print(f"ltgcd check {result['run']} --repair")
 
     report(work, show, as_json)
     if not sound:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
+import textwrap
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperCommand
@@ -21,6 +23,8 @@ from ltgcd.common.visible import visible
 if TYPE_CHECKING:
     from ltgcd.data.collection import Source
     from ltgcd.discovery.memory import Work
+
+NARROWEST = 40  # columns of a terminal that lines are wrapped for
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else there.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of every random draw.")]
@@ -124,10 +128,10 @@ def report(work: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any]], 
         sentence = visible(" ".join(sentence.split()))
         if as_json:
             print(json.dumps({"error": sentence}))
-        print(f"Error: {sentence}", file=sys.stderr)
+        say(f"Error: {sentence}", file=sys.stderr)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        print("Stopped. What is finished is kept: run the same command again to go on.", file=sys.stderr)
+        say("Stopped. What is finished is kept: run the same command again to go on.", file=sys.stderr)
         raise typer.Exit(130) from None
     try:
         if as_json:
@@ -140,7 +144,7 @@ def report(work: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any]], 
         # The work is done and kept; only nobody can read it. What is left in the buffer would be tried again at exit.
         _give_up_stdout()
         if not isinstance(error, BrokenPipeError):  # "| head" has read enough
-            print(f"Error: The result can't be printed ({error.strerror}); all else is done.", file=sys.stderr)
+            say(f"Error: The result can't be printed ({error.strerror}); all else is done.", file=sys.stderr)
         raise typer.Exit(2) from None
 
 
@@ -183,9 +187,26 @@ def _refused(error: OSError) -> str:
     return f"{what} ({error.strerror or error}); check the path, its permissions and the free space."
 
 
+def say(sentence: str, indent: str = "", *, file: TextIO | None = None) -> None:
+    """Print a sentence in lines that fit the terminal, of 80 characters where nobody knows how wide it is.
+
+    Every sentence for people goes through this; lines after the first begin with the `indent`. A word that is longer
+    than a line, such as a path or an address, stays whole: it is there to be copied. So is a command, which is printed.
+    """
+    width = max(shutil.get_terminal_size().columns, NARROWEST)
+    wrapped = textwrap.fill(sentence, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    print(wrapped, file=file, flush=file is not None)
+
+
 def status(message: str) -> None:
     """Say on stderr which stage has begun."""
-    print(f"· {visible(message)}", file=sys.stderr, flush=True)
+    say(f"· {visible(message)}", "  ", file=sys.stderr)
+
+
+def say_where(result: dict[str, Any]) -> None:
+    """Say where the page of a run is, and how its labels are corrected."""
+    print(f"Look at it: {result['report']}")
+    print(f"Correct it: ltgcd review {result['run']}")
 
 
 def check_vectors_fit(source: Source, max_memory: str | None, work: Work, k: int | None = None) -> None:
@@ -200,7 +221,7 @@ def check_vectors_fit(source: Source, max_memory: str | None, work: Work, k: int
 def print_left_out(skipped: list[dict[str, str]]) -> None:
     """Name every item that could not be read, and why."""
     for item in skipped:
-        print(visible(f"Left out: {item['id']} ({item['reason']})"))
+        say(visible(f"Left out: {item['id']} ({item['reason']})"), "  ")
 
 
 def print_scores(result: dict[str, Any], rows: dict[str, str]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +23,7 @@ from ltgcd.cli.common import (
     TextColumn,
     Workers,
     report,
+    say,
     status,
 )
 
@@ -72,7 +76,7 @@ def split(
         )
 
     def show(result: dict[str, Any]) -> None:
-        print(
+        say(
             f"{result['dataset']} ({result['preset']}, seed {result['seed']}): {result['n_labelled']} labelled and "
             f"{result['n_unlabelled']} unlabelled items, {result['n_old']} old and {result['n_new']} new classes, "
             f"λ = {result['lambda_labelled']:.1f} / {result['lambda_unlabelled']:.1f}."
@@ -100,9 +104,13 @@ def inspect(
     """
 
     def work() -> dict[str, Any]:
+        from ltgcd.common.errors import InputError
         from ltgcd.data.check import inspect_source
         from ltgcd.data.sources import Columns
+        from ltgcd.run.directory import Run
 
+        if os.path.isdir(source) and Run(source).begun:  # noqa: PTH112 - pathlib raises where a name is too long
+            raise InputError(f"{source} is a run, not a source; use 'ltgcd check {source}'.")
         return inspect_source(source, labels, columns=Columns(text_column, label_column, id_column))
 
     def show(result: dict[str, Any]) -> None:
@@ -110,10 +118,15 @@ def inspect(
         each = f"{most:,} each" if fewest == most else f"{fewest:,} to {most:,}"
         classes = f"{result['n_old']:,} classes of {each}" if result["n_old"] > 1 else "1 class"
         truth = "; y_true is there to score against" if result["has_truth"] else ""
-        print(
+        ready = "Ready for discovery." if result["ready"] else "Not ready: one class is labelled, two are the least."
+        say(
             f"{result['n']:,} {result['kind']}s: {result['n_labelled']:,} labelled in {classes}, "
-            f"{result['n_unlabelled']:,} unlabelled{truth}. Ready for discovery."
+            f"{result['n_unlabelled']:,} unlabelled{truth}. {ready}"
         )
+        if result["ready"]:
+            named = {"--labels": labels, "--text-column": text_column, "--label-column": label_column}
+            options = [(name, str(value)) for name, value in {**named, "--id-column": id_column}.items() if value]
+            print(f"Next: ltgcd discover {shlex.join([str(source), *chain(*options), '--out', 'run'])}")
 
     report(work, show, as_json)
 
@@ -159,7 +172,7 @@ def embed(
         from ltgcd.features.backbones import check_backbone, default_backbone, load_backbone
         from ltgcd.features.embed import embed as run
 
-        check_folder(out)
+        check_folder(out, (source, labels))
         columns = Columns(text_column, label_column, id_column)
         read = read_source(source, labels, columns=columns, notify=status)
         items = read.collection.items
@@ -192,13 +205,13 @@ def embed(
         }
 
     def show(result: dict[str, Any]) -> None:
-        print(
+        say(
             f"{result['n']} items with {result['dim']} features in {result['path']} ({result['embedded']} new, "
             f"{result['images_per_second']:.0f} a second, {result['disk_bytes'] / 1e6:,.0f} MB)."
         )
         if result["skipped"]:
             names = ", ".join(result["skipped_ids"][:5]) + (" …" if result["skipped"] > 5 else "")
-            print(f"{result['skipped']} could not be read: {names}. The reasons are in {result['path']}/skipped.csv.")
+            say(f"{result['skipped']} could not be read: {names}. The reasons are in {result['path']}/skipped.csv.")
 
     report(work, show, as_json)
 
@@ -258,7 +271,8 @@ def datasets(context: typer.Context, data: Data = None, as_json: Json = False) -
                 for row in shown:
                     lines.add_row(row["name"], row[column])
                 console.print(lines)
-        console.print(f"\nLooked in {result['root']}; --data DIR or $LTGCD_DATA changes it.", markup=False)
+        print()
+        say(f"Looked in {result['root']}; --data DIR or $LTGCD_DATA changes it.")
 
     report(work, show, as_json)
 

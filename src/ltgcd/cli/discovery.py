@@ -24,6 +24,8 @@ from ltgcd.cli.common import (
     print_left_out,
     print_scores,
     report,
+    say,
+    say_where,
     status,
 )
 from ltgcd.cli.run import class_number
@@ -86,12 +88,20 @@ def discover(
     """
 
     def work() -> dict[str, Any]:
+        from ltgcd.common.outputs import check_folder
         from ltgcd.data.sources import Columns, read_source
 
+        check_folder(out, (source, labels))
         read = read_source(source, labels, columns=Columns(text_column, label_column, id_column), notify=status)
         held = read.collection
         held.require_partial_labels(source)
-        status(f"{len(held):,} {held.items.kind}s, {int(held.labelled.sum()):,} labelled in {held.n_old:,} classes")
+        classes = "1 class" if held.n_old == 1 else f"{held.n_old:,} classes"
+        status(f"{len(held):,} {held.items.kind}s, {int(held.labelled.sum()):,} labelled in {classes}")
+        if held.n_old == 1:
+            status(
+                "one labelled class can't show how unlike two classes are: their number will be a guess without an "
+                "interval, and what is new may be taken for your class; label a few items of a second one"
+            )
         from ltgcd.features.cache import opened  # seconds, in which what was understood can be read
         from ltgcd.run.discover import Embedding, discover_source
 
@@ -107,28 +117,39 @@ def discover(
             notify=status,
         )
 
-    def show(result: dict[str, Any]) -> None:
-        from ltgcd.output.report.sentences import calibration_sentence
+    report(work, say_found, as_json)
 
-        interval = "" if result["low"] is None else f" (90 % interval {result['low']} to {result['high']})"
-        print(f"About {result['k']} classes in all{interval}, {result['n_old']} of them yours.")
-        new, free = result["categories"], result["known"] - result["n_labelled"] + result["novel"] + result["unsure"]
-        kinds = "1 novel category" if len(new) == 1 else f"{len(new):,} novel categories"
-        print(
-            f"Of the {free:,} items without a label {result['known'] - result['n_labelled']:,} are in your classes and "
-            f"{result['novel']:,} in {kinds}; {result['unsure']:,} are unsure: more likely wrong than right."
+
+def say_found(result: dict[str, Any]) -> None:
+    """What was found, in the order in which it matters, and what to do next."""
+    from ltgcd.output.report.sentences import MAY_BE_MORE, calibration_sentence, plural
+
+    if result["n_named"]:
+        yours = f"{result['n_old']} of your labels and {result['n_named']} that you named or accepted"
+        say(f"{result['k']} classes in all: {yours}.")
+    elif result["low"] is None:
+        about = "" if result["caution"] is None else "About "
+        say(f"{about}{plural(result['k'], 'class', 'classes')} in all, {result['n_old']} of them yours.")
+    else:
+        interval = f"90 % interval {result['low']} to {result['high']}"
+        say(f"About {result['k']} classes in all ({interval}), {result['n_old']} of them yours. {MAY_BE_MORE}")
+    if result["caution"] is not None:
+        say(f"Careful with that number: {result['caution']}.")
+    new, placed = result["categories"], result["known"] - result["n_labelled"]
+    say(
+        f"Of the {placed + result['novel'] + result['unsure']:,} items without a label {placed:,} are in your classes "
+        f"and {result['novel']:,} in {plural(len(new), 'novel category', 'novel categories')}; {result['unsure']:,} "
+        "are unsure: more likely wrong than right."
+    )
+    if new:
+        say(
+            f"The largest of what looks new is {new[0]['name']}, {plural(new[0]['items'], 'item', 'items')}; the page "
+            "lists first the classes most worth checking."
         )
-        if new:
-            items = "1 item" if new[0]["items"] == 1 else f"{new[0]['items']:,} items"
-            print(
-                f"The largest of what looks new is {new[0]['name']}, {items}; the page begins where a look tells most."
-            )
-        print(calibration_sentence(result["calibration_error"], result["calibration_chance"]))
-        print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
-        print(f"Every item's label is in {result['assignments']}.")
-        print(f"Look at it: {result['report']}   (correct it: ltgcd review {result['run']})")
-
-    report(work, show, as_json)
+    say(calibration_sentence(result["calibration_error"], result["calibration_chance"]))
+    print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
+    print(f"Every item's label is in {result['assignments']}")
+    say_where(result)
 
 
 def predict(
@@ -178,7 +199,7 @@ def predict(
 
     def show(result: dict[str, Any]) -> None:
         shares = ", ".join(f"{result[name]} {name}" for name in ("known", "novel", "unsure"))
-        print(f"{result['n']} items: {shares}. Their labels are in {result['path']}.")
+        say(f"{result['n']} items: {shares}. Their labels are in {result['path']}.")
         print_left_out(result["skipped"])
 
     report(work, show, as_json)
@@ -229,15 +250,15 @@ def update(
     def show(result: dict[str, Any]) -> None:
         counts = ", ".join(f"{result[name]:,} {name}" for name in ("known", "novel", "unsure"))
         added = f" ({counts})" if result["n_added"] else ""
-        print(f"Items: {result['n_added']:,} added{added}, {result['n_present']:,} were there already.")
+        say(f"Items: {result['n_added']:,} added{added}, {result['n_present']:,} were there already.")
         for note in result["notes"]:
-            print(note)
+            say(note)
         print_left_out(result["skipped"])
-        print(f"Categories: {result['added']} added, {result['grown']} grown, {result['unchanged']} unchanged.")
+        say(f"Categories: {result['added']} added, {result['grown']} grown, {result['unchanged']} unchanged.")
         for row in result["categories_added"]:
             print(f"  + {row['name']}: {row['after']:,} items")
         for row in result["categories_grown"]:
             print(f"    {row['name']}: {row['before']:,} → {row['after']:,}")
-        print(f"Look at it: {result['report']}   (correct it: ltgcd review {result['run']})")
+        say_where(result)
 
     report(work, show, as_json)

@@ -12,14 +12,14 @@ from typing import Annotated, Any
 
 import typer
 
-from ltgcd.cli.common import Data, Json, report
+from ltgcd.cli.common import Data, Json, report, say
 
 # Extra of the package: a module that shows it is there, and what it is for.
 EXTRAS = {
     "text": ("sentence_transformers", "texts (MiniLM)"),
     "vit": ("huggingface_hub", "DINO and DINOv2 from the Hugging Face hub"),
     "openvino": ("openvino", "a faster engine for images on a CPU"),
-    "plot": ("matplotlib", "figures"),
+    "plot": ("matplotlib", "charts (plot.*, --plot)"),
     "review": ("starlette", "ltgcd review"),
 }
 PACKAGES = (
@@ -74,18 +74,18 @@ def doctor(
 
     def show(found: dict[str, Any]) -> None:
         print(f"ltgcd {found['version']}, Python {found['python']}, {found['system']}")
-        print("  " + ", ".join(f"{name} {version or 'MISSING'}" for name, version in found["packages"].items()))
+        say("  " + ", ".join(f"{name} {version or 'MISSING'}" for name, version in found["packages"].items()), "  ")
         gpu, memory = found["gpu"] or "no GPU", found["memory_bytes"]
         size = f"{memory / 2**30:.0f} GiB of memory" if memory else "memory unknown"
-        print(f"  {found['cores']} cores, {size}, {gpu}, {found['free_bytes'] / 2**30:.0f} GiB free on disk")
+        say(f"  {found['cores']} cores, {size}, {gpu}, {found['free_bytes'] / 2**30:.0f} GiB free on disk", "  ")
         for name, there in found["extras"].items():
             print(
                 f"  {'yes' if there else 'no ':3} {EXTRAS[name][1]}"
                 + ("" if there else f": pip install 'ltgcd[{name}]'")
             )
-        print(f"  benchmark datasets in {found['data']}: {', '.join(found['datasets']) or 'none'}")
+        say(f"  benchmark datasets in {found['data']}: {', '.join(found['datasets']) or 'none'}", "    ")
         for sentence in found["advice"]:
-            print(f"- {sentence}")
+            say(f"- {sentence}", "  ")
         if not found["advice"]:
             print("Everything that is needed is here.")
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ltgcd.cli.common import Json, report, status
+from ltgcd.cli.common import Json, report, say, status
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a finished run.")]
 
@@ -38,7 +38,7 @@ def report_page(
         return report_run(Held.open(run), source, features, progress=status)
 
     def show(result: dict[str, Any]) -> None:
-        print(f"{result['report']} ({result['n']:,} items, {result['bytes'] / 1e6:.1f} MB). Open it in any browser.")
+        say(f"{result['report']} ({result['n']:,} items, {result['bytes'] / 1e6:.1f} MB). Open it in any browser.")
 
     report(work, show, as_json)
 
@@ -75,8 +75,10 @@ def export(
         return export_run(Held.open(run), form, out, source=source, statuses=chosen, copy=copy, notify=status)
 
     def show(result: dict[str, Any]) -> None:
-        print(f"{result['n']:,} items as {result['format']} in {result['path']}.")
+        from ltgcd.output.report.sentences import plural
+
+        say(f"{plural(result['n'], 'item', 'items')} as {result['format']} in {result['path']}.")
         for note in result["notes"]:
-            print(note)
+            say(note)
 
     report(work, show, as_json)

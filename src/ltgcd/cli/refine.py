@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ltgcd.cli.common import Json, MaxMemory, report, status
+from ltgcd.cli.common import Json, MaxMemory, report, say, status
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a finished run.")]
 SHOWN = 8  # lines of each kind of change
@@ -59,24 +59,26 @@ def relabel(
         return relabel_run(held, Path(corrections), author)
 
     def show(result: dict[str, Any]) -> None:
+        from ltgcd.output.report.sentences import plural
+
         if "undone" in result:
-            print(f"{result['undone']} taken back; {result['can_undo']} more can be.")
+            say(f"{result['undone']} taken back; {result['can_undo']} more can be.")
         else:
             kinds = ("renamed", "merged", "created", "moved", "confirmed", "cleared", "junk")
             said = ", ".join(f"{result[kind]:,} {kind}" for kind in kinds if result[kind])
-            print(f"Corrections: {said or 'none that changes anything'}.")
+            say(f"Corrections: {said or 'none that changes anything'}.")
             for new in result["new_classes"]:
                 doubt = f"; did you mean '{new['like']}'? --undo takes it back" if new["like"] else ""
-                print(f"New class '{new['name']}' ({new['items']:,} item{'s' * (new['items'] != 1)}){doubt}.")
+                say(f"New class '{new['name']}' ({plural(new['items'], 'item', 'items')}){doubt}.")
             if result["stayed"]:
-                items = "1 item" if result["stayed"] == 1 else f"{result['stayed']:,} items"
-                print(
-                    f"{items} with an empty label stay as they are: nobody had said anything that it could take back."
-                )
+                items = plural(result["stayed"], "item", "items")
+                say(f"{items} with an empty label stay as they are: nobody had said anything that it could take back.")
             for row in result["refused"]:
-                print(f"Refused, row {row['row']} below the header ({row['what']}): {row['reason']}.")
-        print(f"Now {result['k']} classes; {result['given']:,} items are confirmed.")
-        print(f"Next: ltgcd refine {result['run']}   (or draw the page again: ltgcd report {result['run']})")
+                say(f"Refused, row {row['row']} below the header ({row['what']}): {row['reason']}.")
+        say(f"Now {result['k']} classes; {result['given']:,} items are confirmed.")
+        if result.get("events", True):  # a file that says nothing new gives the next fit nothing to learn
+            print(f"Next: ltgcd refine {result['run']}")
+            print(f"Or draw the page again: ltgcd report {result['run']}")
 
     report(work, show, as_json)
 
@@ -132,17 +134,18 @@ def refine(
 
     def show(result: dict[str, Any]) -> None:
         if result.get("undone"):
-            print(f"Back to what was before: {result['k']} classes, {result['given']:,} items confirmed.")
+            say(f"Back to what was before: {result['k']} classes, {result['given']:,} items confirmed.")
             return
         junk = f", {result['junk']:,} junk" if result["junk"] else ""
-        print(
+        say(
             f"{result['k']} classes: {result['known']:,} items in known ones, {result['novel']:,} in novel categories, "
             f"{result['unsure']:,} unsure{junk}."
         )
         if dry_run:
             print("Nothing was replaced.")
             return
-        print(f"Look at it: {result['report']}   (back: ltgcd refine {result['run']} --undo)")
+        print(f"Look at it: {result['report']}")
+        print(f"Take it back: ltgcd refine {result['run']} --undo")
 
     report(work, show, as_json)
 
@@ -151,10 +154,12 @@ def show_difference(difference: dict[str, Any]) -> None:
     """What changes, by falling number of items."""
     from ltgcd.common.visible import visible
 
-    print(f"{difference['changed']:,} items change their class; all {difference['kept']:,} confirmed ones keep theirs.")
+    say(f"{difference['changed']:,} items change their class; all {difference['kept']:,} confirmed ones keep theirs.")
     for kind in ("appeared", "vanished", "grown", "shrunk"):
         rows = sorted(difference[kind], key=lambda row: -abs(row["after"] - row["before"]))
         if rows:
-            shown = ", ".join(visible(f"{row['name']} {row['before']:,} → {row['after']:,}") for row in rows[:SHOWN])
-            more = f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
-            print(f"{kind.capitalize()}: {shown}{more}.")
+            print(f"{kind.capitalize()}:")
+        for row in rows[:SHOWN]:
+            print(visible(f"  {row['name']}: {row['before']:,} → {row['after']:,}"))
+        if len(rows) > SHOWN:
+            print(f"  and {len(rows) - SHOWN} more")

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ltgcd.cli.common import Json, report, status, stopped_by_sigterm
+from ltgcd.cli.common import Json, report, say, status, stopped_by_sigterm
 
 if TYPE_CHECKING:
     from ltgcd.review.server.serve import ReviewServer
+    from ltgcd.run.directory import Run
 
 
 def review(
@@ -47,10 +48,10 @@ def review(
 
     def show(result: dict[str, Any]) -> None:
         if "events" in result:
-            print(f"{result['events']:,} events in {result['path']}.")
+            say(f"{result['events']:,} events in {result['path']}.")
             return
         print(f"Review of {result['run']}: {result['url']}")
-        print("Every edit is kept at once. Ctrl-C ends the server.")
+        say("Every edit is kept at once. Ctrl-C ends the server.")
 
     report(work, show, as_json)
     for server in opened:
@@ -59,8 +60,19 @@ def review(
                 server.serve(opens_browser=not no_browser)
         except KeyboardInterrupt:  # how a server is meant to end
             pending = server.session.held.pending
-            left = f" {pending:,} {'change is' if pending == 1 else 'changes are'} not applied yet." if pending else ""
-            status(f"The review has ended, and everything is kept.{left}")
+            status(f"The review has ended, and everything is kept.{unapplied(pending, server.session.run)}")
+
+
+def unapplied(pending: int, run: Run) -> str:
+    """Where changes of the review are that were not applied yet, and where they are not; an empty text without any."""
+    from ltgcd.output.report.sentences import plural
+
+    if not pending:
+        return ""
+    return (
+        f" {plural(pending, 'change is', 'changes are')} not applied yet: 'ltgcd export' and 'ltgcd report' have them, "
+        f"{run.files.assignments} has not, until 'Apply' on the page or 'ltgcd refine {run}' writes it."
+    )
 
 
 def _open(run: Path, host: str, port: int | None) -> ReviewServer:

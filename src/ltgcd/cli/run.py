@@ -19,6 +19,8 @@ from ltgcd.cli.common import (
     check_vectors_fit,
     print_scores,
     report,
+    say,
+    say_where,
     status,
 )
 
@@ -53,13 +55,15 @@ def demo(
         return {"method": "ltgcd", **result, "k_true": k_true, "k_estimate": Run(out).estimate()}
 
     def show(result: dict[str, Any]) -> None:
-        print(
+        right = result["balanced_acc"]
+        say(
             f"Estimated number of classes: {result['k']}, 90 % interval {result['low']} to {result['high']} "
             f"({result['n_old']} known; in truth {result['k_true']})."
         )
+        say(f"Right: {right['old']:.0f} % of the known digits, {right['new']:.0f} % of the novel ones.")
         print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
-        print(f"Every item's label is in {result['assignments']} ({result['seconds']:.1f} s).")
-        print(f"Look at it: {result['report']}   (correct it: ltgcd review {result['run']})")
+        print(f"Every item's label is in {result['assignments']} ({result['seconds']:.1f} s)")
+        say_where(result)
 
     report(work, show, as_json)
 
@@ -120,13 +124,13 @@ def estimate_k(
 
     def show(result: dict[str, Any]) -> None:
         interval = "" if result["low"] is None else f", 90 % interval {result['low']} to {result['high']}"
-        print(f"Estimated number of classes: {result['k']}{interval} ({result['n_old']} known).")
+        say(f"Estimated number of classes: {result['k']}{interval} ({result['n_old']} known).")
         if "sampled" in result["evidence"]:
-            print(f"It was {result['evidence']['sampled']}.")
+            say(f"It was {result['evidence']['sampled']}.")
         if "fallback" in result["evidence"]:
-            print(f"Careful: {result['evidence']['fallback']}.")
+            say(f"Careful: {result['evidence']['fallback']}.")
         if "k_max_reached" in result["evidence"]:
-            print("There may be more: the largest number to consider was reached; raise --k-max.")
+            say("There may be more: the largest number to consider was reached; raise --k-max.")
         if "known_share" in result["evidence"]:
             share = result["evidence"]["known_share"]
             mute = result["evidence"].get("known_classes_that_show_nothing", 0)
@@ -135,13 +139,13 @@ def estimate_k(
                 if mute
                 else "known classes"
             )
-            print(f"About {share:.0%} of the unlabelled items belong to {which}.")
+            say(f"About {share:.0%} of the unlabelled items belong to {which}.")
         if "missing_share" in result["evidence"]:
             share = result["evidence"]["missing_share"]
-            print(f"About {share:.1%} of the items are of classes without a label, by how often classes were drawn.")
-        print(f"Method: {result['method']}; {len(result['curve'])} values of K looked at; {result['seconds']:.1f} s.")
+            say(f"About {share:.1%} of the items are of classes without a label, by how often classes were drawn.")
+        say(f"Method: {result['method']}; {len(result['curve'])} values of K looked at; {result['seconds']:.1f} s.")
         if "plot" in result:
-            print(f"The curve is in {result['plot']}.")
+            say(f"The curve is in {result['plot']}.")
 
     report(work, show, as_json)
 
@@ -199,6 +203,7 @@ def train(
 
     def work() -> dict[str, Any]:
         from ltgcd.common.errors import InputError
+        from ltgcd.common.outputs import check_folder
         from ltgcd.data.sources import read_source
         from ltgcd.discovery.memory import DISCOVERING, processes_that_fit
         from ltgcd.discovery.task import configure
@@ -214,6 +219,7 @@ def train(
             if not equals:
                 raise InputError(f"--set takes NAME=VALUE, not '{setting}'.")
             changes[name.strip()] = value.strip()
+        check_folder(out, (source, labels))
         trust_backbone(backbone)
         read, store = read_source(source, labels, notify=status), opened(source)
         read.collection.require_partial_labels(source)
@@ -238,11 +244,11 @@ def train(
     def show(result: dict[str, Any]) -> None:
         from ltgcd.output.report.sentences import calibration_sentence
 
-        print(f"{result['method']}: {result['k']} classes ({result['n_old']} known), {result['seconds']:.1f} s.")
+        say(f"{result['method']}: {result['k']} classes ({result['n_old']} known), {result['seconds']:.1f} s.")
         if result["trained"]:
-            print(calibration_sentence(result["calibration_error"], result["calibration_chance"]))
+            say(calibration_sentence(result["calibration_error"], result["calibration_chance"]))
         print_scores(result, {"balanced_acc": "balanced ACC (%)", "acc": "instance ACC (%)"})
-        print(f"Every item's label is in {result['assignments']}.")
+        print(f"Every item's label is in {result['assignments']}")
 
     report(work, show, as_json)
 
@@ -305,6 +311,8 @@ def evaluate(
         return evaluate_predictions(run, truth, n_old).as_dict()
 
     def show(result: dict[str, Any]) -> None:
+        from ltgcd.output.report.sentences import plural
+
         rows = {
             "balanced_acc": "balanced ACC (%)",
             "acc": "instance ACC (%)",
@@ -325,11 +333,15 @@ def evaluate(
             shares, counts = result["errors"][group], result["error_items"][group]
             if shares is not None:
                 parts = (("right", "right"), ("in_old", "in an Old class"), ("in_new", "in a New one"))
-                told = [f"{shares[name]:.1f} % {words} ({counts[name]:,} items)" for name, words in parts]
+                told = [
+                    f"{shares[name]:.1f} % {words} ({plural(counts[name], 'item', 'items')})" for name, words in parts
+                ]
                 if counts["in_none"]:
-                    told.append(f"{shares['in_none']:.1f} % in a surplus one ({counts['in_none']:,})")
-                print(f"Of {title} classes, on average: {', '.join(told)}.")
-        print(
+                    told.append(
+                        f"{shares['in_none']:.1f} % in a category that is no real class ({counts['in_none']:,})"
+                    )
+                say(f"Of {title} classes, on average: {', '.join(told)}.")
+        say(
             f"{result['n']} unlabelled items; K = {result['k']} ({result['k_used']} used), in truth "
             f"{result['k_true']}; NMI {result['nmi']:.3f}, ARI {result['ari']:.3f}."
         )

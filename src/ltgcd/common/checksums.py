@@ -30,7 +30,7 @@ BYTES = b"ltgcd.sha256"  # what the checksum of all bytes stands behind
 BROKEN_PARQUET = (pa.ArrowException, OSError, ValueError, TypeError, LookupError)
 BLANK = b"0" * 64  # what stands in its place while it is computed
 _IN_FOOTER = b"\x18\x0c" + BYTES + b"\x18\x40"  # a key and the start of its value, as Thrift packs them
-_COMMENT = "# sha256 of what follows: "
+CHECKED_TEXT = "# sha256 of what follows: "  # how it begins
 
 
 # ---------------------------------------------------------------- tables
@@ -160,21 +160,21 @@ def _digest(file: BinaryIO, at: int) -> bytes:
 
 def checked_text(text: str) -> str:
     """`text` behind a line with its checksum, in the form of a comment in TOML."""
-    return f"{_COMMENT}{hashlib.sha256(text.encode()).hexdigest()}\n{text}"
+    return f"{CHECKED_TEXT}{hashlib.sha256(text.encode()).hexdigest()}\n{text}"
 
 
 def text_is_as_written(text: str) -> bool | None:
     """Whether what `checked_text` gave has its checksum; None without one."""
     first, _, rest = text.partition("\n")
-    if not first.startswith(_COMMENT):
-        return False if _COMMENT in text else None  # something stands before it
+    if not first.startswith(CHECKED_TEXT):
+        return False if CHECKED_TEXT in text else None  # something stands before it
     return first == checked_text(rest).partition("\n")[0]
 
 
 def noted_text_checksum(text: str) -> str | None:
     """The checksum that `checked_text` put before a text, right or wrong; None without one."""
     first = text.partition("\n")[0]
-    return first.removeprefix(_COMMENT).strip() if first.startswith(_COMMENT) else None
+    return first.removeprefix(CHECKED_TEXT).strip() if first.startswith(CHECKED_TEXT) else None
 
 
 def checked_object(value: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,16 +18,18 @@ from typing import Any, TextIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ltgcd.common.errors import InputError
+from ltgcd.common.errors import BusyError, InputError
 
 METADATA_KEY = b"ltgcd"
 LOCK = ".ltgcd.lock"  # holds who has the folder, for the sentence that a second process is refused with
+LONGEST_HOLDER = 200  # characters of it
+_HOLDER = re.compile(r"([^\n]+ \(process \d+\)\n)?")
 MOMENT, MOMENTS = 0.05, 20  # seconds between two looks at a lock whose holder has no name yet, and how many looks
 TEMPORARY = ".tmp"  # how the hidden file ends that `atomic_path` writes to
 
 
 @contextmanager
-def locked(folder: Path, what: str) -> Iterator[None]:
+def locked(folder: Path, what: str, *, leaves_lock: bool = True) -> Iterator[None]:
     """Keep a second process from writing to a folder. The system lets go of the lock when a process dies.
 
     A folder that was made for the lock, and in which nothing was kept, goes again: whoever is refused has taken none.
@@ -37,28 +40,56 @@ def locked(folder: Path, what: str) -> Iterator[None]:
         Made if it is not there.
     what : str
         What this process does, for whoever is refused: "ltgcd update".
+    leaves_lock : bool
+        Whether the file of the lock stays: it says that all in the folder is ltgcd's own (`ltgcd.common.outputs`). Not
+        in a folder that a person goes on with.
     """
     is_new = not folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("a+", encoding="utf-8") as file:
+    path = folder / LOCK
+    with lock_file(path) as file:
         try:
             _take(file)
-            os.stat(folder / LOCK)  # noqa: PTH116 - gone if who made the folder has just removed it
+            if not os.path.samestat(os.fstat(file.fileno()), path.lstat()):
+                raise OSError("who had it has just removed it, and another one has it")
         except OSError as error:
             holder = _holder(file) or "another process"
-            raise InputError(
+            raise BusyError(
                 f"{folder} is being written to by {holder}; wait until it is finished, or stop it."
             ) from error
-        file.truncate(0)
-        file.write(f"{what} (process {os.getpid()})\n")
-        file.flush()
+        _say(file, f"{what} (process {os.getpid()})\n")
         try:
             yield
         finally:
-            file.truncate(0)
-            if is_new and [path.name for path in folder.iterdir()] == [LOCK]:
-                (folder / LOCK).unlink()
+            _say(file, "")
+            holds_nothing = is_new and [each.name for each in folder.iterdir()] == [LOCK]
+            if holds_nothing or not leaves_lock:
+                path.unlink(missing_ok=True)
+            if holds_nothing:
                 folder.rmdir()
+
+
+def lock_file(path: Path) -> TextIO:
+    """Open the file of a lock, made if it is not there: never a link, and never what somebody else has written."""
+    try:
+        # Not on Windows, which has no such links. What is no file (a pipe) is not waited for.
+        flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666), "r+", encoding="utf-8", errors="replace")
+    except OSError as error:
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise _no_lock(path) from error
+        raise
+    is_ours = stat.S_ISREG(os.fstat(file.fileno()).st_mode) and _HOLDER.fullmatch(file.read(LONGEST_HOLDER + 1))
+    if not is_ours:
+        file.close()
+        raise _no_lock(path)
+    return file
+
+
+def _no_lock(path: Path) -> InputError:
+    return InputError(
+        f"{path} is not what ltgcd keeps under that name: a link, or something of somebody's; move it away."
+    )
 
 
 def _take(file: TextIO) -> None:
@@ -83,7 +114,14 @@ def _take(file: TextIO) -> None:
 def _holder(file: TextIO) -> str:
     """Who says in the file that the lock is theirs; empty where nobody does."""
     file.seek(0)
-    return file.read(200).strip()
+    return file.read(LONGEST_HOLDER).strip()
+
+
+def _say(file: TextIO, holder: str) -> None:
+    file.seek(0)
+    file.truncate()
+    file.write(holder)
+    file.flush()
 
 
 @contextmanager

@@ -8,21 +8,24 @@ metadata, a PNG in a chunk of its own, a page or an SVG in a comment at its end.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ltgcd.common.checksums import BROKEN_PARQUET, is_as_written, with_checksum
+from ltgcd.common.checksums import BROKEN_PARQUET, CHECKED_TEXT, is_as_written, with_checksum
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import LOCK, atomic_path, read_metadata, sweep_beside, with_metadata
+from ltgcd.common.files import LOCK, atomic_path, is_temporary, read_metadata, sweep_beside, with_metadata
 
+FEATURES_MARK = "features.json"  # a folder with it is one of features
+_IN_FEATURES = (b'"format": ', b'"trunk": ')  # what stands in it from the start: others may have a file of that name
 _PNG, _PARQUET = b"\x89PNG\r\n\x1a\n", b"PAR1"
 _PNG_END = struct.pack(">I", 0) + b"IEND" + struct.pack(">I", zlib.crc32(b"IEND"))
 _CHUNK = b"tEXtltgcd\0"
@@ -39,7 +42,7 @@ def check_output(
     Parameters
     ----------
     path : path
-        The file that shall be written.
+        The file that shall be written; without `made_by` it may be a folder.
     made_by : str, optional
         What it will be: "predictions", "plot", "report". One that ltgcd made as the same, and that is as it was
         written, may be replaced; without `made_by` nothing may.
@@ -48,34 +51,59 @@ def check_output(
     belongs_to : path, optional
         The folder of ltgcd's own that the file is a part of; into another one nothing is written.
     """
+    _check_sources(path, sources)
+    owner = _kept_folder(path)
+    if owner is not None and (belongs_to is None or owner != _real(belongs_to)):
+        raise _in_a_run(path, owner)
+    if made_by is None:
+        if os.path.lexists(path):
+            raise InputError(f"{path} is there already, and nothing is overwritten; give another name, or remove it.")
+        return
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; give the name of a file.")
+    if os.path.lexists(path) and not is_sealed(path, made_by):
+        raise InputError(
+            f"{path} is there already, and ltgcd overwrites only what it made itself as {made_by} and nobody has "
+            "changed; give another name, or remove it."
+        )
+
+
+def check_folder(folder: Path, sources: tuple[Path | None, ...] = ()) -> None:
+    """Refuse a folder for many files that is none, or that lies inside of a run or a source; it may be there.
+
+    Whether what is in it may be added to is for who keeps such folders (`check_free`). `sources` as in `check_output`.
+    """
+    _check_sources(folder, sources)
+    owner = _kept_folder(folder)
+    if owner is not None:
+        raise _in_a_run(folder, owner)
+    if folder.is_file():
+        raise InputError(f"{folder} is a file; give a folder with --out.")
+
+
+def check_free(folder: Path, holds: str, is_own: Callable[[Path], bool] = lambda _path: False) -> None:
+    """Refuse a folder in which there is anything but what killed commands left, and what `is_own` says is ours.
+
+    `holds` is what would be there if it were ours: "features".
+    """
+    if folder.is_dir() and not all(
+        path.name == LOCK or is_temporary(path) or is_own(path) for path in folder.iterdir()
+    ):
+        raise InputError(f"{folder} is not empty and holds no {holds}; give a new folder with --out.")
+
+
+def _check_sources(path: Path, sources: tuple[Path | None, ...]) -> None:
     for source in sources:
         if source is None or not os.path.lexists(source):
             continue
         here, there = _real(path), _real(source)
         if here == there:
-            raise InputError(f"{path} is the source itself, which is never overwritten; give another file.")
+            raise InputError(f"{path} is the source itself, which is never overwritten; give another place.")
         if source.is_dir() and here.is_relative_to(there):
             raise InputError(
-                f"{path} lies in the source {source}, which would then be read with it; give a file outside of the "
+                f"{path} lies in the source {source}, which would then be read with it; give a place outside of the "
                 "source."
             )
-    owner = _kept_folder(path)
-    if owner is not None and (belongs_to is None or owner != _real(belongs_to)):
-        raise _in_a_run(path, owner)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; give the name of a file.")
-    if os.path.lexists(path) and not (made_by and is_sealed(path, made_by)):
-        raise InputError(
-            f"{path} is there already, and ltgcd overwrites only what it made itself as {made_by or 'such a file'} and "
-            "nobody has changed; give another name, or remove it."
-        )
-
-
-def check_folder(folder: Path) -> None:
-    """Refuse to make a folder inside of a run; whether what is in it may be added to is for who keeps such folders."""
-    owner = _kept_folder(folder)
-    if owner is not None:
-        raise _in_a_run(folder, owner)
 
 
 def _in_a_run(path: Path, owner: Path) -> InputError:
@@ -88,8 +116,27 @@ def _real(path: Path) -> Path:
 
 
 def _kept_folder(path: Path) -> Path | None:
-    """The folder of a run or of features that a path lies in: such a folder has our lock, at its top."""
-    return next((folder for folder in _real(path).parents if (folder / LOCK).is_file()), None)
+    """The folder of a run or of features that a path lies in."""
+    return next((folder for folder in _real(path).parents if _is_kept(folder)), None)
+
+
+def _is_kept(folder: Path) -> bool:
+    """Whether a folder has our lock at its top or, copied without hidden files, features or settings of ours."""
+    if (folder / LOCK).is_file():
+        return True
+    start = _start_of(folder / FEATURES_MARK)
+    return all(mark in start for mark in _IN_FEATURES) or any(
+        _start_of(path).startswith(CHECKED_TEXT.encode()) for path in folder.glob("*.toml")
+    )
+
+
+def _start_of(path: Path) -> bytes:
+    """The first bytes of a file; none of one that is not there, or that is somebody's whom we may not ask."""
+    try:
+        with path.open("rb") if path.is_file() else io.BytesIO() as file:
+            return file.read(4096)
+    except OSError:
+        return b""
 
 
 @contextmanager

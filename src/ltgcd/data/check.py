@@ -18,6 +18,7 @@ from ltgcd.data.items import Vectors
 from ltgcd.data.order import row_keys
 from ltgcd.data.sources import AS_THEY_ARE, Columns, Notify, read_source, warn
 
+FEWEST_CLASSES = 2  # that must be labelled: one shows nothing of how unlike two classes are
 CHUNK = 32  # images in memory at a time
 ROWS = 8192  # embeddings in double precision at a time
 SHORTEST = 1e-19  # of a row: its square, in single precision, is still more than zero
@@ -51,6 +52,7 @@ def inspect_source(
         "n_labelled": int(counts.sum()),
         "n_unlabelled": len(collection) - int(counts.sum()),
         "n_old": collection.n_old,
+        "ready": collection.n_old >= FEWEST_CLASSES,
         "lambda_labelled": imbalance_factor(counts),
         "counts": dict(zip(collection.class_names, counts.tolist(), strict=True)),
         "has_truth": truth is not None,

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
-from ltgcd.data.items import Index, Items
+from ltgcd.data.items import ImageFiles, Index, Items
 
 UNLABELLED = -1
 
@@ -76,14 +76,26 @@ class Collection:
         """Refuse what category discovery can't work on: no labels at all, or nothing left to label."""
         if not self.labelled.any():
             raise InputError(
-                f"No item is labelled in {owner}; label a few items of at least one class (a sub-folder of images, a "
-                "column 'label' or one that --label-column names, or a labels CSV with the columns 'id,label')."
+                f"No item is labelled in {owner}; label a few items of at least two classes (a sub-folder of images "
+                "each, a column 'label' or one that --label-column names, or a labels CSV with the columns 'id,label')."
+            )
+        if self.labelled.all() and self._classes_are_folders(owner):
+            names = ", ".join(self.class_names[:5]) + (", …" if self.n_old > 5 else "")
+            raise InputError(
+                f"Every sub-folder of {owner} was read as a class ({names}); put the unsorted images into "
+                f"{Path(owner) / 'unlabelled'}/."
             )
         if self.labelled.all():
             raise InputError(
                 f"Every item is labelled in {owner}, so there is nothing to discover; leave the label of new items "
                 "empty (-1 in an .npz)."
             )
+
+    def _classes_are_folders(self, owner: str | Path) -> bool:
+        """Whether the classes are all sub-folders of a folder of images, and not what a file of labels says."""
+        if not isinstance(self.items, ImageFiles) or self.items.root != Path(owner):
+            return False
+        return {name.partition("/")[0] for name in self.items.paths.to_pylist()} == set(self.class_names)
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ def content_digests(items: Items) -> pa.StringArray:
 
     An image that can't be read has the digest of an empty file.
     """
-    return _hexadecimal(_all_digests(items))
+    return hexadecimal(_all_digests(items))
 
 
 def content_ids(items: Items) -> pa.StringArray:
@@ -37,7 +37,7 @@ def content_ids(items: Items) -> pa.StringArray:
     Of items with the same content the first is ``d2f0…``, the next ``d2f0…-2`` and so on, in their order.
     """
     digests = _all_digests(items)[:, :ID_BYTES]
-    ids = _hexadecimal(digests)
+    ids = hexadecimal(digests)
     earlier = _earlier_copies(np.ascontiguousarray(digests).view(np.uint64).ravel())
     is_copy = pa.array(earlier > 0)
     numbers = pa.array(earlier[earlier > 0] + 1).cast(pa.string())
@@ -81,7 +81,7 @@ def _earlier_copies(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
     return earlier
 
 
-def _hexadecimal(digests: NDArray[np.uint8]) -> pa.StringArray:
+def hexadecimal(digests: NDArray[np.uint8]) -> pa.StringArray:
     """Bytes (N, B) as N strings of 2 B digits, without a loop over rows."""
     offsets = np.arange(len(digests) + 1, dtype=np.int64) * (2 * digests.shape[1])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(digests.tobytes().hex().encode())]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Callable, Collection, Iterable
@@ -25,16 +26,23 @@ CELL_BYTES = 1 << 24  # the longest row of a CSV
 HEADER_BYTES = 1 << 16  # of the header line of one, at the most
 SEPARATORS = ",;\t"  # of columns: the first that the header line has
 
+GIVEN = "given"  # column of what ``ltgcd export`` writes: whether a label is a person's
+WORKBOOKS = (".xlsx", ".xls", ".ods")  # a spreadsheet's own files
+
 # What people and programs write where there is no label, in any case. None of these is the name of a class.
 NO_LABEL = frozenset(
-    {"na", "n/a", "#n/a", "<na>", "nan", "null", "none", "?", "-"}
-    | {"unlabelled", "unlabeled", "unsorted", "unknown", "unsure", "junk"}
+    {"na", "n/a", "n.a.", "n.a", "#n/a", "<na>", "nan", "nat", "not available", "not applicable"}
+    | {"null", "(null)", "<null>", "#null!", r"\n", "nil", "none", "(none)", "<none>", "missing"}
+    | {"?", "??", "???", "-", "--", "---", "–", "—", ".", "tbd", "t.b.d.", "tba", "todo"}
+    | {"unlabelled", "unlabeled", "not labelled", "not labeled", "no label", "unassigned", "not assigned", "undefined"}
+    | {"unsorted", "unclassified", "unidentified", "undetermined", "unspecified", "unknown", "unsure", "junk"}
 )
 
 
 def read_csv(path: Path) -> pa.Table:
     """Read a CSV with every column as text; an empty cell is null. What ``ltgcd export`` had to guard is as it was."""
     check_regular(path)
+    check_no_workbook(path)
     blocks = pacsv.ReadOptions(block_size=CELL_BYTES)
     try:
         parse = pacsv.ParseOptions(newlines_in_values=True, delimiter=_separator(path))
@@ -53,10 +61,33 @@ def read_csv(path: Path) -> pa.Table:
                 f"{path} has a row of more than {CELL_BYTES >> 20} MB; close the quote that was left open, or shorten "
                 "the cell."
             ) from error
+        if not _is_utf8(path):
+            raise InputError(
+                f"{path} is not UTF-8; in Excel choose 'CSV UTF-8' when you save it, or convert it."
+            ) from error
         raise InputError(
             f"{path} can't be read as a CSV with a header line ({str(error).splitlines()[0]}); save it as UTF-8, "
             "comma-separated."
         ) from error
+
+
+def check_no_workbook(path: Path) -> None:
+    """Refuse a spreadsheet's own file, which is no table of text, and say what to save."""
+    if path.suffix.lower() in WORKBOOKS:
+        raise InputError(f"{path} is a spreadsheet's own file; save the sheet as CSV ('CSV UTF-8' in Excel).")
+
+
+def _is_utf8(path: Path) -> bool:
+    """Whether all of a file is UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        with path.open("rb") as file:
+            while block := file.read(CELL_BYTES):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _separator(path: Path) -> str:
@@ -154,6 +185,11 @@ def _numbers(text: pa.StringArray, owner: Path | str) -> pa.StringArray:
     return text
 
 
+def means_no_label(name: str, words: Collection[str] = NO_LABEL) -> bool:
+    """Whether a name says that there is no label."""
+    return not name.strip() or name.strip().casefold() in words
+
+
 def without_no_label(
     names: pa.StringArray, classes: Collection[str] = (), words: Collection[str] = NO_LABEL
 ) -> tuple[pa.StringArray, dict[str, int]]:
@@ -170,7 +206,7 @@ def without_no_label(
     """
     encoded = names.dictionary_encode()
     written = [name or "" for name in encoded.dictionary.to_pylist()]
-    means_none = [n not in classes and (not n.strip() or n.strip().casefold() in words) for n in written]
+    means_none = [name not in classes and means_no_label(name, words) for name in written]
     if not any(means_none):
         return names, {}
     counts = np.bincount(encoded.indices.drop_null().to_numpy(), minlength=len(written))
@@ -210,7 +246,28 @@ def stored_labels(
     names, dropped = without_no_label(names, classes or ())
     if dropped:
         notify(no_label_note(dropped, f"{owner}, column '{name}'"))
+    if name == "label" and (sentence := guesses_sentence(_guesses(table, names), owner)):
+        notify(sentence)
     return names if classes is not None or is_export(table.column_names) else label_names(names, owner)
+
+
+def guesses_sentence(n: int, owner: Path | str) -> str | None:
+    """A sentence on n labels that no person gave; None without any."""
+    if not n:
+        return None
+    which = "1 of these labels was" if n == 1 else f"{n:,} of these labels were"
+    return (
+        f"{owner}: {which} given by a model and confirmed by nobody, and count as yours here; to correct the run that "
+        "they are of, use 'ltgcd relabel', then 'ltgcd refine'."
+    )
+
+
+def _guesses(table: pa.Table, names: pa.StringArray) -> int:
+    """How many labels (N,) of a table that ``ltgcd export`` wrote are, by its own account, no person's."""
+    if not is_export(table.column_names) or GIVEN not in table.column_names:
+        return 0
+    is_given = pc.equal(pc.utf8_lower(table.column(GIVEN).cast(pa.string())), "true")
+    return pc.sum(pc.and_(pc.is_valid(names), pc.invert(pc.fill_null(is_given, True)))).as_py() or 0
 
 
 def names_of(codes: NDArray[np.int64], class_names: tuple[str, ...]) -> pa.StringArray:

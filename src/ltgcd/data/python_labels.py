@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -11,7 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import DataConversionWarning
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.warn import warn
 from ltgcd.data.collection import UNLABELLED
+from ltgcd.data.labels import means_no_label, no_label_note, text_array
 
 EXACT = 2**53  # beyond it a float stands for several whole numbers
 
@@ -20,18 +21,21 @@ KINDS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str
 
 
 def encode_labels_of_any_kind(
-    y: ArrayLike | None, n: int, unlabelled: Hashable | None = UNLABELLED
+    y: ArrayLike | None, n: int, unlabelled: Hashable | None = UNLABELLED, classes: Sequence[Any] = ()
 ) -> tuple[NDArray[np.int64], list[Any]]:
     """Codes (n,) of labels, -1 for an unlabelled item, and the classes, ascending, that the codes are places in.
 
     Parameters
     ----------
     y : array-like, shape (n,)
-        Labels of any hashable kind; None and NaN (also pandas' NA) are unlabelled.
+        Labels of any hashable kind; None and NaN (also pandas' NA) are unlabelled, and so is text that says so, as in
+        tables (`ltgcd.data.labels.NO_LABEL`), with a warning.
     n : int
         Number of items.
     unlabelled : hashable, optional
-        What else stands for an unlabelled item: -1 by default, and then no number may be below it.
+        What else stands for an unlabelled item: -1 by default, and then no number may be below it. Its text does, too.
+    classes : sequence
+        Labels that are known to be those of classes, whatever they look like.
     """
     values = _one_column(y, n)
     if values.dtype.kind in "iuf":
@@ -41,14 +45,25 @@ def encode_labels_of_any_kind(
         if not isinstance(value, Hashable):
             raise InputError(f"Unknown label type: {type(value).__name__} can't be a label, for it is not hashable.")
     missing = [_is_missing(value) or (unlabelled is not None and value == unlabelled) for value in objects]
-    if any(
-        isinstance(value, str) and not value.strip() for value, gone in zip(objects, missing, strict=True) if not gone
-    ):
+    held = [value for value, gone in zip(objects, missing, strict=True) if not gone]
+    if any(isinstance(value, str) and not value.strip() for value in held):
         raise InputError("y holds empty strings; use None for unlabelled items, or say unlabelled=''.")
-    classes = _ascending({value for value, gone in zip(objects, missing, strict=True) if not gone})
-    number = {value: code for code, value in enumerate(classes)}
+    # As in a table: words such as "NA", and "-1" where -1 stands for an unlabelled item.
+    said = {value for value in held if isinstance(value, str)} - set(classes)
+    said = {value for value in said if means_no_label(value) or (unlabelled is not None and value == str(unlabelled))}
+    if said:
+        warn(no_label_note({str(value): held.count(value) for value in said}, "y"))
+        missing = [gone or value in said for gone, value in zip(missing, objects, strict=True)]
+        held = [value for value in held if value not in said]
+    truths = [value for value in held if isinstance(value, bool | np.bool_)]
+    both = [value for value in held if truths and not isinstance(value, bool | np.bool_) and value in (0, 1)]
+    if both:
+        raise InputError(f"y holds {both[0]!r} beside {bool(both[0])}, which Python takes for the same; rename one.")
+    found = _ascending(set(held))
+    text_array((value for value in found if isinstance(value, str)), "a label", "y")  # as every file holds them
+    number = {value: code for code, value in enumerate(found)}
     codes = [UNLABELLED if gone else number[value] for value, gone in zip(objects, missing, strict=True)]
-    return np.array(codes, dtype=np.int64), classes
+    return np.array(codes, dtype=np.int64), found
 
 
 def _one_column(y: ArrayLike | None, n: int) -> NDArray[Any]:
@@ -63,7 +78,7 @@ def _one_column(y: ArrayLike | None, n: int) -> NDArray[Any]:
         values[:] = listed
         values = np.asarray(listed) if _are_numbers(listed) else values
     if values.ndim == 2 and values.shape[1] == 1:
-        warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=4)
+        warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning)
         values = values.ravel()
     if values.ndim != 1:
         raise InputError(f"y should be a 1d array, got an array of shape {values.shape} instead.")
@@ -156,6 +171,32 @@ def as_array(classes: Sequence[Any]) -> NDArray[Any]:
 
 
 def kind_of(classes: Sequence[Any]) -> str:
-    """Name of the kind of labels, for a file; labels of mixed or other kinds are kept as text."""
+    """Name of the kind of labels, for a file; labels of mixed kinds are kept as text."""
     kinds = {type(value.item() if isinstance(value, np.generic) else value).__name__ for value in classes}
     return kinds.pop() if len(kinds) == 1 and kinds <= set(KINDS) else "str"
+
+
+def check_can_be_kept(classes: Sequence[Any], what: str = "The class") -> None:
+    """Refuse labels that a file of names could not tell apart, or not give back as they are."""
+    seen: dict[str, Any] = {}
+    for label in classes:
+        text = str(label)
+        if text in seen:
+            raise InputError(
+                f"The classes {seen[text]!r} and {label!r} are called the same in a file, which would make one of "
+                "them; fit with labels of one kind."
+            )
+        seen[text] = label
+        own = label.item() if isinstance(label, np.generic) else label
+        if type(own).__name__ not in KINDS or KINDS[kind_of([own])](text) != own or not _is_unicode(text):
+            raise InputError(
+                f"{what} {label!r} is {type(own).__name__}, which a file can't give back as it is; fit with labels "
+                "that are text (str) or whole numbers."
+            )
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        return bool(text.encode()) or not text
+    except UnicodeEncodeError:  # a lone surrogate
+        return False

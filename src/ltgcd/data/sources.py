@@ -6,7 +6,6 @@ What is wrong with a source is said in one sentence (`InputError`) that names th
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,16 +15,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ltgcd.common.checksums import bytes_are_as_written
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
+from ltgcd.common.outputs import FEATURES_MARK
+from ltgcd.common.spreadsheet import EXPORT_COLUMNS, is_export
+from ltgcd.common.warn import warn as warn  # noqa: PLC0414 - other rooms know it from here
 from ltgcd.data.collection import Collection, Source, Truth, check_unique, without_empty_classes
 from ltgcd.data.content_ids import content_ids
+from ltgcd.data.exported import cut_texts_note, guessed_folders_note
 from ltgcd.data.image_folder import find_images
 from ltgcd.data.items import ImageFiles, Items, ParquetImages, Texts, Vectors, items_from_addresses
 from ltgcd.data.labels import (
+    GIVEN,
+    check_no_workbook,
     class_label_columns,
     codes_of,
     integer_names,
+    means_no_label,
     names_of,
     no_label_note,
     read_csv,
@@ -62,11 +69,6 @@ class Columns(NamedTuple):
 
 
 AS_THEY_ARE = Columns()
-
-
-def warn(sentence: str) -> None:
-    """Tell a Python user what was noticed about a source; a command prints it instead."""
-    warnings.warn(sentence, stacklevel=3)
 
 
 def read_source(
@@ -110,6 +112,7 @@ def read_source(
     else:
         reader = {".npz": _read_npz}.get(kind)
         if reader is None:
+            check_no_workbook(path)
             raise InputError(
                 f"{path} is of an unknown kind; give a folder of images, a .csv, a .parquet or an .npz file."
             )
@@ -136,7 +139,7 @@ def empty_classes_note(names: list[str], owner: Path | str) -> str:
 
 def _read_directory(folder: Path, notify: Notify) -> Source:
     """What one of our own commands wrote there, else the images in it."""
-    if is_regular(folder / "features.json"):
+    if is_regular(folder / FEATURES_MARK):
         if not is_regular(folder / "features.npz"):
             raise InputError(
                 f"{folder} is not finished; run the same 'ltgcd embed' again, it goes on where it stopped."
@@ -165,6 +168,8 @@ def _read_folder(folder: Path, notify: Notify) -> Source:
     names, doubtful = without_no_label(names)
     if doubtful:
         notify(no_label_note(doubtful, f"{folder}, sub-folders"))
+    if sentence := guessed_folders_note(folder, ids, names):
+        notify(sentence)
     return _assemble(ids, ImageFiles(folder, ids), names, None, folder)
 
 
@@ -195,6 +200,8 @@ def read_manifest(
     if absent := [name for name in columns.named() if name not in schema.names]:
         raise InputError(f"{path} has no column '{absent[0]}'; its columns are {schema.names}.")
     wanted = [c for c in ("id", "path", "text", "y_true", *LABEL_COLUMNS, *columns.named()) if c in schema.names]
+    if is_export(schema.names):
+        wanted += [name for name in (*EXPORT_COLUMNS, GIVEN) if name in schema.names and name not in wanted]
     class_label = class_label_columns(schema)
     label = columns.label or next((name for name in LABEL_COLUMNS if name in schema.names), None)
     if label is None and len(class_label) == 1:
@@ -204,6 +211,11 @@ def read_manifest(
     codes = class_label.get(label or "")
     if codes is not None and pa.types.is_integer(table.schema.field("label").type):
         labels = _decode(table.column("label").combine_chunks(), codes, path)
+        if listed := [name for name in sorted_names(labels) if means_no_label(name)]:
+            notify(
+                f"{path}: '{listed[0]}' is taken for a class, for its metadata lists it as one; give those items the "
+                "label -1 if it means that they have none."
+            )
     else:
         labels = stored_labels(table, "label", path, notify)
     return _from_table(path, table, labels, notify, check_files=check_files)
@@ -239,6 +251,11 @@ def _read_npz(path: Path, notify: Notify) -> Source:
         known = [names[i] if i < len(names) else str(i) for i in range(int(n_old))]
     y = integer_names(arrays["y"], names, path, "y") if "y" in arrays else pa.nulls(n, pa.string())
     y_true = integer_names(arrays["y_true"], names, path, "y_true") if "y_true" in arrays else None
+    if names and bytes_are_as_written(path) is None:  # what we wrote lists no class that is none
+        (y, dropped), (y_true, _) = without_no_label(y), without_no_label(y_true) if y_true is not None else (None, {})
+        if dropped:
+            notify(no_label_note(dropped, f"{path}, array 'y'"))
+        known = None if known is None else [name for name in known if not means_no_label(name)]
     return _assemble(ids, items, y, y_true, path, known=known)
 
 
@@ -266,6 +283,8 @@ def _from_table(
     elif "text" in columns:
         items = Texts(strings(table.column("text"), "text", path, pa.large_string()))  # more than 2 GB of them fit
         _check_texts(items, path, notify)
+        if sentence := cut_texts_note(table, path):
+            notify(sentence)
     elif path.suffix.lower() == ".parquet":
         column = image_column(path)
         items = ParquetImages((path,), column, np.arange(len(table), dtype=np.int64))

@@ -1,33 +1,38 @@
 """Known and novel classes, the labelled part and long-tail profiles: the data protocol of docs/methods.md §1.
 
-Every draw uses NumPy's legacy generator, whose stream is frozen: (dataset, preset, λ, seed) gives the same split on
-every machine and with every NumPy.
+Every draw uses NumPy's legacy generator, whose stream is frozen, and permutes places in a pool: for the same items in
+the same order (preset, λ, seed) gives the same split on every machine and with every NumPy. A source of a user's own is
+drawn from in the order of its content, so that the order of its rows has no say. The named datasets are drawn from in
+the order of their files, as GCD's code does: with the same rows in another order (a shuffled copy of CIFAR-100, say)
+other items are drawn. The checksum of a split tells whether two are the same.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 from numpy.typing import NDArray
 
 from ltgcd.common.checksums import bytes_are_as_written, write_table
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import atomic_path, checksum_rows, read_metadata
-from ltgcd.common.outputs import check_folder
+from ltgcd.common.files import atomic_path, checksum_rows, locked, read_metadata
+from ltgcd.common.outputs import check_folder, check_free
 from ltgcd.data.collection import UNLABELLED, Collection, Source, Truth, imbalance_factor
+from ltgcd.data.content_ids import content_digests
 from ltgcd.data.datasets import get_dataset, is_dataset, load_pool
 from ltgcd.data.datasets.base import Pool, class_order
 from ltgcd.data.items import Vectors
 from ltgcd.data.labels import names_of
 from ltgcd.data.parquet import parquet_file
 from ltgcd.data.sources import read_source
-from ltgcd.data.write_source import labels_table, write_manifest, write_source
+from ltgcd.data.write_source import labels_table, write_embeddings, write_manifest
 
 Preset = Literal["paper-counts", "text-literal", "bacon", "gcd", "natural"]
 LabelSampling = Literal["per-class", "instance"]
@@ -150,7 +155,7 @@ def draw_split(
     Parameters
     ----------
     y : ndarray of int64, shape (N,)
-        Official class ids of the pool, in its order.
+        Official class ids of the pool, in its order; another order of the same items is another split.
     order : list of int
         Class ids, Old first.
     n_old : int
@@ -293,36 +298,40 @@ def make_split(name: str, folder: Path, *, data: Path | None = None, **settings:
     dict
         The summary of `as_source`, and `path`: the source to go on with.
     """
-    check_folder(folder)
     known = {key: value for key, value in settings.items() if value is not None}
     own = Path(name)
     # A folder of a dataset's name is most likely that dataset; "./name" says that it is not.
-    if own.suffix or (own.is_dir() and not is_dataset(name)):
-        pool, order, n_old, heads = _own_pool(own, known.get("seed", 0))
+    is_own = bool(own.suffix) or (own.is_dir() and not is_dataset(name))
+    check_folder(folder, (own,) if is_own else ())
+    if is_own:
+        pool, order, n_old, rows = _own_pool(own, known.get("seed", 0))
         config = _config({"preset": "natural", **known})
+        split = draw_split(pool.y[rows], order, n_old, config)
+        split = replace(split, rows=rows[split.rows])
     else:
         dataset = get_dataset(name)
         # "cifar100-lt" and "cub200-lt" ask for a long tail; a natural one needs none made.
         made = name.lower().endswith("-lt") and dataset.preset == "gcd" and not dataset.long_tailed
         config = _config({"preset": "paper-counts" if made else dataset.preset, **known})
         pool, order = load_pool(name, data), class_order(dataset, config.seed)
-        n_old, heads = dataset.n_old, dataset.heads.get(config.preset)
-    split = draw_split(pool.y, order, n_old, config, heads)
+        split = draw_split(pool.y, order, dataset.n_old, config, dataset.heads.get(config.preset))
     source, summary = as_source(pool, split, own.name, config)
-    path = folder / "split.parquet"
-    _check_same_split(folder, summary["checksum"])
-    labels = _labels_csv(source.collection)
-    _check_unchanged(folder, labels)
-    vectors = isinstance(pool.items, Vectors)
-    if vectors:
-        # The description comes first: if we are killed between the two, the same command may go on.
-        write_table(path, labels_table(source, {"split": summary}))
-        write_source(folder / "split.npz", source)
-    else:
-        write_manifest(path, source, {"split": summary})
-    with atomic_path(folder / "labels.csv") as temporary:
-        temporary.write_bytes(labels)
-    return {**summary, "path": str(folder / "split.npz" if vectors else path)}
+    collection, path = source.collection, folder / "split.parquet"
+    labels, result = _labels_csv(collection), path
+    _check_same_split(folder, summary["checksum"])  # before the lock, so that a folder which is refused stays as it is
+    with locked(folder, "ltgcd split", leaves_lock=False):
+        _check_same_split(folder, summary["checksum"])
+        _check_unchanged(folder, labels)
+        if isinstance(collection.items, Vectors):
+            # The description comes first: if we are killed between the two, the same command may go on.
+            write_table(path, labels_table(source, {"split": summary}))
+            result, x = folder / "split.npz", collection.items.x
+            write_embeddings(result, x, collection.ids, collection.y, collection.class_names, source.truth)
+        else:
+            write_manifest(path, source, {"split": summary})
+        with atomic_path(folder / "labels.csv") as temporary:
+            temporary.write_bytes(labels)
+    return {**summary, "path": str(result)}
 
 
 def _labels_csv(collection: Collection) -> bytes:
@@ -353,8 +362,8 @@ def _config(settings: dict[str, Any]) -> SplitConfig:
     return SplitConfig(**settings)
 
 
-def _own_pool(path: Path, seed: int) -> tuple[Pool, list[int], int, None]:
-    """A user's source as a pool: its truth or labels; a random half of the classes is Old unless said otherwise."""
+def _own_pool(path: Path, seed: int) -> tuple[Pool, list[int], int, NDArray[np.int64]]:
+    """A user's source as a pool, its classes in the order of the seed, half their number, and its rows by content."""
     collection, truth = read_source(path)
     y = collection.y if truth is None else truth.y_true
     names = collection.class_names if truth is None else truth.class_names
@@ -363,18 +372,22 @@ def _own_pool(path: Path, seed: int) -> tuple[Pool, list[int], int, None]:
             f"{path} has {(y == UNLABELLED).sum()} items of unknown class; a benchmark split needs every class."
         )
     order = np.random.RandomState(seed).permutation(len(names)).tolist()
-    return Pool(collection.ids, collection.items, y, names), order, len(names) // 2, None
+    rows = _by_content(collection, y, names)
+    return Pool(collection.ids, collection.items, y, names), order, len(names) // 2, rows
+
+
+def _by_content(collection: Collection, y: NDArray[np.int64], names: tuple[str, ...]) -> NDArray[np.int64]:
+    """Rows in the order of what their items are (images are read for it); copies by class, then by id."""
+    columns = {"content": content_digests(collection.items), "class": names_of(y, names), "id": collection.ids}
+    return np.asarray(pc.sort_indices(pa.table(columns), [(name, "ascending") for name in columns]), dtype=np.int64)
 
 
 def _check_same_split(folder: Path, checksum: str) -> None:
     """Refuse to overwrite another split; the same one may be written again."""
-    if folder.is_file():
-        raise InputError(f"{folder} is a file; give a folder with --out.")
     path = folder / "split.parquet"
-    if path.is_file():  # a run has a table of this name too, but no split is noted in it
-        found = read_metadata(parquet_file(path).schema_arrow).get("split", {}).get("checksum")
-        if found == checksum:
-            return
-    elif not folder.exists() or (folder.is_dir() and all(p.name.endswith(".tmp") for p in folder.iterdir())):
+    if not path.is_file():
+        check_free(folder, "split")
         return
-    raise InputError(f"{folder} holds another split or run; give a new folder with --out, or remove this one.")
+    # A run has a table of this name too, but no split is noted in it.
+    if read_metadata(parquet_file(path).schema_arrow).get("split", {}).get("checksum") != checksum:
+        raise InputError(f"{folder} holds another split or run; give a new folder with --out, or remove this one.")

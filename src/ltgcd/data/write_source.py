@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ltgcd.common.checksums import parquet_writer, seal_bytes, write_table
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path, with_metadata
+from ltgcd.common.outputs import check_output
 from ltgcd.data.collection import Source, Truth
 from ltgcd.data.items import ImageFiles, Items, ParquetImages, Texts, Vectors, relative_path
 from ltgcd.data.labels import names_of
@@ -20,8 +21,12 @@ from ltgcd.data.npz import write_npz
 
 
 def write_source(path: Path | str, source: Source) -> Path:
-    """Write a source so that `read_source` gives the same back: ``.npz`` for vectors, ``.parquet`` for all else."""
+    """Write a source so that `read_source` gives the same back: ``.npz`` for vectors, ``.parquet`` for all else.
+
+    Nothing that is there is replaced: people label in sources.
+    """
     path, collection = Path(path), source.collection
+    check_output(path)
     if isinstance(collection.items, Vectors):
         if path.suffix != ".npz":
             raise InputError(f"{path} must end in .npz, the form for embeddings.")

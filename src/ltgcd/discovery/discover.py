@@ -12,7 +12,6 @@ nor the numbers or names of the classes change an answer.
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +21,7 @@ from ltgcd.class_number.estimate import KEstimate
 from ltgcd.class_number.sampled import estimate_class_number
 from ltgcd.common.engine.threads import numpy_in_one_thread
 from ltgcd.common.tables import Rows, RowTable, blocks
+from ltgcd.common.warn import warn
 from ltgcd.data.check import doubts_about
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.order import ContentOrder, content_order
@@ -108,7 +108,7 @@ def discover(task: Task, config: DiscoveryConfig, hooks: Hooks | None = None) ->
     hooks = hooks or Hooks()
     check_class_number(config.k, task.n_old, len(task.x))
     for doubt in doubts_about(task.x, task.y):  # what no answer can come from is refused there
-        warnings.warn(doubt, stacklevel=2)
+        warn(doubt)
     order = content_order(task.x, task.y, task.n_old)
     components = components_of(np.asarray(task.x, dtype=np.float32)[order.rows]) if _are_asked_for(config) else None
     k, estimate = _class_number(task, config, hooks, order, components)

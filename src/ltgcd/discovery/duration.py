@@ -102,7 +102,7 @@ class Forecast:
         self.is_said = True
         if seconds + self.after < SAID_SECONDS:
             return None
-        parts = f"{time_left(seconds)} to embed the {left:,} others, {time_left(self.after)} for {self._steps}"
+        parts = f"{time_left(seconds)} to embed the remaining {left:,}, {time_left(self.after)} for {self._steps}"
         return f"all of it will take about {time_left(seconds + self.after)}: {parts}"
 
     def of_the_rest(self) -> str | None:

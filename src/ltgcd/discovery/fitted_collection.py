@@ -15,7 +15,9 @@ from ltgcd.class_number.estimate import KEstimate
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import UNLABELLED, Collection
 from ltgcd.data.items import ImageFiles, Items, Texts, Vectors
+from ltgcd.data.labels import text_array
 from ltgcd.data.python_labels import with_novel_labels
+from ltgcd.data.row_ids import as_text
 from ltgcd.discovery.assignments import core
 from ltgcd.discovery.classes import numbered, table_of
 from ltgcd.discovery.discover import status_of
@@ -24,6 +26,8 @@ from ltgcd.discovery.rehearsal import Calibrations
 from ltgcd.features.cache import FeatureStore, differing_features
 from ltgcd.features.views import CachedViews, VectorViews, Views
 from ltgcd.training.model import FittedModel
+
+OWNER = "The collection"  # in sentences about what a person has given for its items
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,8 @@ class FittedCollection:
         Probability that it is right.
     unsure : ndarray of bool, shape (N,)
         Items whose class is more likely wrong than right.
-    ids : list of str or None
-        Ids of the items, where they have any of their own.
+    ids : list or None
+        Ids of the items, of any kind, where they have any of their own; else they are the numbers of their rows.
     estimate : KEstimate or None
         The estimate of the number of classes, if it was not given.
     calibration_off : tuple of two floats or None
@@ -76,7 +80,7 @@ class FittedCollection:
     labels: NDArray[np.int64]
     confidence: NDArray[np.float32]
     unsure: NDArray[np.bool_]
-    ids: list[str] | None
+    ids: list[Any] | None
     estimate: KEstimate | None
     calibration_off: tuple[float | None, float | None]
     features_key: dict[str, Any] | None
@@ -116,8 +120,9 @@ class FittedCollection:
         ids = self.ids if ids is None else ids
         if ids is None:
             return pa.array(np.arange(len(self.x))).cast(pa.string())
-        check_one_each(ids, len(self.x))
-        return pa.array([str(one) for one in ids], pa.string())
+        if len(ids) != len(self.x):
+            raise InputError(f"There are {len(ids)} ids for {len(self.x)} items; give one for each.")
+        return as_text(ids)
 
     def table(self, ids: Sequence[str] | None = None) -> pa.Table:
         """The assignments, as a run keeps them."""
@@ -133,15 +138,16 @@ class FittedCollection:
         names = tuple(self.names()[: self.n_old])
         return Collection(self.ids_or(ids), _shown(items, self.x), self.labelled_in_fit, names)
 
-    def views(self, x: NDArray[np.float32], store: FeatureStore | None) -> Views:
-        """Test views of new items in the form that the model takes; features of another kind are refused."""
+    def views(self, x: NDArray[np.float32], store: FeatureStore | None, rows: NDArray[np.int64] | None = None) -> Views:
+        """Test views of new items, or of some `rows` of them, as the model takes them; other features are refused."""
         if store is not None and (difference := differing_features(self.features_key, store.key)):
             raise InputError(f"This model can't label these features: {difference}")
         if self.fitted.regime == "frozen":
-            return VectorViews(x)
+            return VectorViews(x if rows is None else x[rows])
         if store is None:
             raise InputError("The last stage of a backbone was trained; give the cached activations with store=….")
-        return cached_views(store, len(x))
+        cached = cached_views(store, len(x))
+        return cached if rows is None else cached.select(rows)
 
 
 def cached_views(store: FeatureStore, n: int) -> CachedViews:
@@ -155,33 +161,38 @@ def add_items(
     held: FittedCollection,
     x: NDArray[np.float32],
     labels: tuple[NDArray[np.int64], list[Any]],
-    ids: list[str] | None = None,
+    rows: NDArray[np.int64],
+    ids: list[Any] | None = None,
     store: FeatureStore | None = None,
     random_state: int = 0,
 ) -> FittedCollection:
-    """The collection with M new items: what is there stays as it is, and what no class explains is appended.
+    """The collection with m new items: what is there stays as it is, and what no class explains is appended.
 
     Parameters
     ----------
     held : FittedCollection
         What is there.
     x : ndarray of float32, shape (M, D)
-        Vectors of the new items.
+        Vectors.
     labels : tuple
         What people say of them: a code each, -1 without, and the classes that these are places in.
-    ids : list of str, optional
-        Ids of the new items; where these or those of `held` are missing, there are none.
+    rows : ndarray of int64, shape (m,)
+        Which of them are new, as `ltgcd.discovery.new_rows.new_rows` tells.
+    ids : list, optional
+        Ids of all items with the new ones.
     store : FeatureStore, optional
-        Their cached activations, for a model whose last stage was trained.
+        Cached activations of the M items, for a model whose last stage was trained.
     random_state : int
         Seed.
     """
-    views = held.views(x, store)
-    codes, classes = labels
+    views = held.views(x, store, rows)
+    if not len(rows):
+        return held
+    x, codes, classes = x[rows], labels[0][rows], labels[1]
     number = {label: code for code, label in enumerate(held.classes)}
-    unheard = [label for label in classes if label not in number]
+    unheard = [label for code, label in enumerate(classes) if label not in number and (codes == code).any()]
     number |= {label: len(held.classes) + i for i, label in enumerate(unheard)}
-    given = np.array([*(number[label] for label in classes), UNLABELLED], dtype=np.int64)[codes]
+    given = np.array([*(number.get(label, UNLABELLED) for label in classes), UNLABELLED], dtype=np.int64)[codes]
     sure, leaning = core(held.labels, ~held.unsure), held.labels
     if held.junk is not None:
         sure, leaning = (np.where(held.junk, UNLABELLED, each) for each in (sure, leaning))
@@ -199,7 +210,7 @@ def add_items(
         confidence=np.concatenate([held.confidence, done.confidence]),
         unsure=np.concatenate([held.unsure, done.unsure]),
         junk=None if held.junk is None else np.append(held.junk, np.zeros(len(given), dtype=np.bool_)),
-        ids=[*held.ids, *ids] if held.ids is not None and ids is not None else None,
+        ids=ids,
         appended=held.appended + done.fitted.k - len(held.classes),
         source=None if held.source is None else np.append(held.source, _as_source(held.source, held.given, given)),
     )
@@ -217,12 +228,6 @@ def _as_source(source: NDArray[np.int64], classes: NDArray[np.int64], given: NDA
     return found
 
 
-def check_one_each(ids: Sequence[Any], n: int) -> None:
-    """Refuse ids that are more or fewer than the items."""
-    if len(ids) != n:
-        raise InputError(f"There are {len(ids)} ids for {n} items; give one for each.")
-
-
 def _shown(items: Items | Sequence[Any] | None, x: NDArray[np.float32]) -> Items:
     """What the page shows: texts (str), image files (Path), or nothing but the vectors."""
     if items is None:
@@ -232,7 +237,7 @@ def _shown(items: Items | Sequence[Any] | None, x: NDArray[np.float32]) -> Items
     if len(items) != len(x):
         raise InputError(f"There are {len(items)} items for {len(x)} vectors; give one for each.")
     if all(isinstance(one, str) for one in items):
-        return Texts(pa.array(list(items), pa.large_string()))
+        return Texts(text_array(items, "a text", OWNER).cast(pa.large_string()))
     if all(isinstance(one, Path) for one in items):
-        return ImageFiles(Path(), pa.array([str(one.resolve()) for one in items], pa.string()))
+        return ImageFiles(Path(), text_array((str(one.resolve()) for one in items), "a file name", OWNER))
     raise InputError("items are texts (str) or image files (pathlib.Path), one for each vector.")

@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 from ltgcd.common.checksums import bytes_are_as_written, checked_object, unchecked_object, write_table
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path, read_json, read_metadata, with_metadata, write_json
+from ltgcd.common.outputs import FEATURES_MARK, check_free
 from ltgcd.data.collection import Collection
+from ltgcd.data.content_ids import hexadecimal
 from ltgcd.data.parquet import check_table, read_parquet, read_table
 from ltgcd.data.sources import read_manifest
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from ltgcd.features.backbones.base import Backbone
 
 FORMAT = 2
-KEY_FILE, INDEX_FILE, SOURCE_FILE, SKIPPED_FILE = "features.json", "index.parquet", "features.npz", "skipped.csv"
+KEY_FILE, INDEX_FILE, SOURCE_FILE, SKIPPED_FILE = FEATURES_MARK, "index.parquet", "features.npz", "skipped.csv"
 ITEMS_FILE = "manifest.parquet"
 
 
@@ -85,10 +87,9 @@ def differing_features(trained: dict[str, Any] | None, new: dict[str, Any] | Non
     return None
 
 
-def claim(folder: Path, key: dict[str, Any]) -> None:
-    """Make the folder a cache for `key`, or check that it is one already."""
-    path = folder / KEY_FILE
-    if path.is_file():
+def check_claim(folder: Path, key: dict[str, Any]) -> None:
+    """Refuse a folder that is no cache for `key` and can't be made one."""
+    if is_feature_folder(folder):
         held = _read_key(folder)
         if held != key:
             _check_format(held, folder)
@@ -98,11 +99,14 @@ def claim(folder: Path, key: dict[str, Any]) -> None:
                 "give another folder with --out."
             )
         return
-    if folder.is_file():
-        raise InputError(f"{folder} is a file; give a folder with --out.")
-    if folder.is_dir() and any(not p.name.startswith(".") for p in folder.iterdir()):
-        raise InputError(f"{folder} is not empty and holds no features; give a new folder with --out.")
-    write_json(path, checked_object(key))
+    check_free(folder, "features", lambda path: path.name.startswith("."))
+
+
+def claim(folder: Path, key: dict[str, Any]) -> None:
+    """Make the folder a cache for `key`, or check that it is one already. Only for who holds the folder's lock."""
+    check_claim(folder, key)
+    if not is_feature_folder(folder):
+        write_json(folder / KEY_FILE, checked_object(key))
 
 
 def _read_key(folder: Path) -> dict[str, Any]:
@@ -130,8 +134,7 @@ def _check_format(key: dict[str, Any], folder: Path) -> None:
 def sweep(folder: Path) -> None:
     """Remove what killed runs left half-written. Only for the process that holds the folder's lock."""
     for path in folder.glob(".*.tmp"):
-        if not path.name.startswith(f".{KEY_FILE}."):  # written before the lock is taken, maybe right now
-            path.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
 
 def shard_path(folder: Path, number: int) -> Path:
@@ -303,6 +306,12 @@ def sealed_in(folder: Path) -> list[Path]:
             *sorted(folder.glob("shard-[0-9]*.parquet"))]  # fmt: skip
 
 
+def missing_in(folder: Path, *, shown: bool) -> list[Path]:
+    """What a folder that ``ltgcd embed`` has finished lacks; `shown` says whether its items are images or texts."""
+    needed = (KEY_FILE, INDEX_FILE, SOURCE_FILE, *((ITEMS_FILE,) if shown else ()))
+    return [folder / name for name in needed if not (folder / name).is_file()]
+
+
 def skipped_is_as_written(folder: Path) -> bool:
     """Whether the table of the items that could not be read is as it was written; one of ltgcd 0.1 is taken."""
     noted = read_metadata(read_table(folder / INDEX_FILE).schema)
@@ -313,6 +322,13 @@ def skipped_is_as_written(folder: Path) -> bool:
 def opened(source: Path) -> FeatureStore | None:
     """The features in a source's folder, if it is one that ``ltgcd embed`` has written."""
     return open_features(source) if is_feature_folder(source) else None
+
+
+def contents_in(folder: Path, ids: pa.StringArray) -> pa.StringArray:
+    """Digest of what some items of a folder were when they were embedded, as `content_digests` tells it; else null."""
+    index = read_table(folder / INDEX_FILE)
+    held = hexadecimal(np.frombuffer(b"".join(index.column("digest").to_pylist()), np.uint8).reshape(len(index), -1))
+    return held.take(pc.index_in(ids, index.column("id").combine_chunks()))
 
 
 def shown_items(folder: Path) -> Collection | None:

@@ -11,8 +11,7 @@ from __future__ import annotations
 import csv
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,7 +27,7 @@ from ltgcd.common.engine.ray_cluster import check_cluster
 from ltgcd.common.engine.shards import Foretell, foretold, map_shards
 from ltgcd.common.engine.threads import torch_threads
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import atomic_path, with_metadata
+from ltgcd.common.files import atomic_path, locked, with_metadata
 from ltgcd.common.progress import progress
 from ltgcd.data.collection import UNLABELLED, Collection, Source
 from ltgcd.data.items import Kind, Vectors
@@ -43,6 +42,7 @@ from ltgcd.features.cache import (
     SOURCE_FILE,
     FeatureStore,
     cache_key,
+    check_claim,
     claim,
     engine_of,
     file_checksum,
@@ -146,10 +146,10 @@ def embed(
         folder = folder.resolve()  # the same to all machines
     workers = workers if cluster else _chosen(workers, backbone)
     by = choose_engine(engine, backbone, len(collection) * (1 + views), engine_of(folder))
-    claim(folder, cache_key(backbone, views, by))
-    if (engine, by) == ("auto", "openvino"):
-        notify("OpenVINO embeds, which is faster here than torch; its start takes some seconds")
-    with _lock(folder):
+    key = cache_key(backbone, views, by)
+    check_claim(folder, key)  # before the lock, so that a folder which is refused stays as it is
+    with locked(folder, "ltgcd embed"):
+        claim(folder, key)
         sweep(folder)
         whole, damaged = read_shards(folder, verify=True)
         for number in damaged:
@@ -160,9 +160,12 @@ def embed(
         todo = todo[~cached[todo]]
         item_bytes = 2 * (1 + views) * int(np.prod(backbone.activation_shape))
         # Besides the shards: features.npz, with ids and labels, and about 60 bytes of index an item, twice.
-        _check_room(folder, len(todo) * item_bytes + len(collection) * (4 * backbone.dim + 128), notify)
+        needed = len(todo) * item_bytes + len(collection) * (4 * backbone.dim + 128)
+        _check_room(folder, needed, notify if len(todo) else lambda _sentence: None)
         started = time.perf_counter()
         if len(todo):
+            if (engine, by) == ("auto", "openvino"):
+                notify("OpenVINO embeds, which is faster here than torch; its start takes some seconds")
             free = free_numbers(collection.ids.take(todo), whole)
             size = _shard_items(len(collection), collection.items.kind, item_bytes)
             parts = (todo[start : start + size] for start in range(0, len(todo), size))
@@ -179,6 +182,7 @@ def embed(
                     notify=notify,
                     foretell=foretell,
                 )
+            sweep(folder)  # a worker that died has left what it was writing
         rate = len(todo) / max(time.perf_counter() - started, 1e-9) if len(todo) else 0.0
         skipped = _write_index(folder, collection)
         store = open_features(folder, verify=False)
@@ -268,23 +272,6 @@ def _rows_with_features(store: FeatureStore, collection: Collection) -> NDArray[
 
 
 # ---------------------------------------------------------------- checks before the start
-
-
-@contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """Keep a second process out of the folder. The system lets go of the lock when a process dies."""
-    with (folder / ".lock").open("w") as file:
-        try:
-            import fcntl  # noqa: PLC0415 - not on Windows, where two runs at once are not noticed
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:
-            pass
-        except OSError as error:
-            raise InputError(
-                f"Another process is writing to {folder}; wait for it, or choose another --out."
-            ) from error
-        yield
 
 
 def _check_room(folder: Path, needed: int, notify: Callable[[str], None]) -> None:

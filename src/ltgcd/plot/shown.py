@@ -158,7 +158,7 @@ def confusion_of(what: Shown, answers: Sequence[Any] | None) -> Confusion:
         rows, truth = np.flatnonzero(held.given != UNLABELLED), held.given
         said = held.fitted.predict(VectorViews(held.x[rows])).argmax(axis=1).astype(np.int64)
     else:
-        codes, names = encode_labels_of_any_kind(answers, len(held.x), None)
+        codes, names = encode_labels_of_any_kind(answers, len(held.x), None, held.classes)
         number = {label: code for code, label in enumerate(held.classes)}
         # What is no class of the collection is none of the known ones that the table is about.
         truth = np.array([*(number.get(name, UNLABELLED) for name in names), UNLABELLED], dtype=np.int64)[codes]

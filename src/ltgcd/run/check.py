@@ -23,18 +23,29 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.outputs import is_sealed
 from ltgcd.data.collection import positions
 from ltgcd.data.content_ids import content_digests
+from ltgcd.data.identity import EMPTY
 from ltgcd.data.parquet import read_table
 from ltgcd.data.sources import read_source
-from ltgcd.features.cache import open_features, skipped_is_as_written
+from ltgcd.features.cache import missing_in, open_features, skipped_is_as_written
 from ltgcd.review.log import EventLog
 from ltgcd.run.directory import Run
-from ltgcd.run.file_problems import AGAIN, Problem, find_changed_bytes, find_misplaced, is_sound, tried
+from ltgcd.run.file_problems import (
+    AGAIN,
+    CURVES,
+    EMBED,
+    Problem,
+    curves_forgetter,
+    find_changed_bytes,
+    find_misplaced,
+    is_sound,
+    tried,
+)
 from ltgcd.run.files import read_lines
-from ltgcd.run.identity import EMPTY
 from ltgcd.run.report import draw_again, features_of
 from ltgcd.run.reviewed import RunReview, check_log
 from ltgcd.run.suggested import suggestions_agree, with_suggestions_of_run
 from ltgcd.run.train import Notify, silent
+from ltgcd.training.checkpoints import read_tensors
 from ltgcd.training.methods import METHODS
 
 
@@ -107,11 +118,8 @@ def _find_unreadable(run: Run, notify: Notify) -> Iterator[Problem]:
         return
     notify("reading the labels and the model")
     yield from tried(files.labels, run.labels, AGAIN)
-    yield from tried(
-        files.metrics,
-        lambda: read_lines(files.metrics),
-        "it holds only the curves of training, which nothing else needs",
-    )
+    for problem in tried(files.metrics, lambda: read_lines(files.metrics), CURVES):
+        yield problem._replace(repair=curves_forgetter(run, files.metrics))
     lost = list(tried(files.assignments, run.class_count, AGAIN)) if run.finished else []
     yield from lost
     if lost:  # they say which model and which estimate count
@@ -125,15 +133,24 @@ def _find_unreadable(run: Run, notify: Notify) -> Iterator[Problem]:
     if not run.finished:
         return
     known = METHODS.get(str(config.get("method")))
-    if files.model.exists() or (known is not None and known.trained):
-        yield from tried(files.model, run.read_model, AGAIN)
+    lost = list(_find_problems_of_the_model(run)) if files.model.exists() or (known and known.trained) else []
+    yield from lost
+    if not lost:
+        yield from tried(files.assignments, lambda: _all_classes(run), "what an update added is gone: restore it")
     yield from _find_problems_of_items(run, notify)
+
+
+def _find_problems_of_the_model(run: Run) -> Iterator[Problem]:
+    """What is wrong with the classifier that counts: of its two files the one that it is."""
+    tensors = run.model_files.tensors
+    found = list(tried(tensors, lambda: read_tensors(run.contents.held(tensors)), AGAIN))
+    yield from found or tried(run.model_files.model, run.read_model, AGAIN)
 
 
 def _find_problems_of_items(run: Run, notify: Notify) -> Iterator[Problem]:
     """What is wrong with what a finished run keeps of its items, and with what was drawn of them."""
     files, ids = run.files, run.assignments().column("id").combine_chunks()
-    yield from tried(files.assignments, lambda: _all_classes(run), "what an update added is gone: restore it")
+    other = {path for path, _ in run.contents.disagreeing()}  # also what can be read, but is not what was written
     if is_sound(run.labels) and not suggestions_agree(run.written_assignments(), run.labels().class_names):
         what = "has a column 'suggested' that is not what is noted beside it; it follows from the features."
         yield Problem(files.assignments, what, lambda: _suggest(run))
@@ -143,13 +160,15 @@ def _find_problems_of_items(run: Run, notify: Notify) -> Iterator[Problem]:
     for path in run.abandoned_updates():
         yield Problem(path, "is of an update that was killed; run it again, or have it removed.", _remover(path, run))
     notify("reading the features")
-    for folder in run.feature_folders():
-        cure = "the command that made it makes the damaged part anew"
-        yield from tried(folder, lambda folder=folder: _read_features(folder), cure)  # type: ignore[misc]
+    for folder in run.embedded_folders():
+        if missing := missing_in(folder, shown=run.kind != "vector"):
+            yield from (Problem(path, f"is missing; {EMBED}.") for path in missing)
+            continue
+        yield from tried(folder, lambda folder=folder: _read_features(folder), EMBED)  # type: ignore[misc]
     keeps_items = files.items.exists() or files.features.exists() or bool(run.updates) or bool(run.feature_folders())
     if not keeps_items:  # a run of 'ltgcd train' keeps labels and a model
         return
-    if not is_sound(lambda: _covers(run, ids)):
+    if files.features in other or not is_sound(lambda: _covers(run, ids)):
         follows = is_sound(lambda: embedded_features(run, ids))
         yield Problem(
             files.features,
@@ -160,9 +179,10 @@ def _find_problems_of_items(run: Run, notify: Notify) -> Iterator[Problem]:
         yield from tried(files.items, lambda: read_table(files.items), "give the items with --source where asked")
     if files.images.exists():
         yield from tried(files.images, lambda: _read_through(files.images), AGAIN)
-    if run.places() is None:
+    # Python keeps a run without a map and a page; what it never had is not missing.
+    if run.places() is None and (files.map.exists() or run.contents.lists(files.map)):
         yield Problem(files.map, "is damaged or missing; it is laid out anew.", lambda: _draw(run))
-    if not run.report_is_current:
+    if not run.report_is_current and (files.report.exists() or run.contents.lists(files.report)):
         yield Problem(
             files.report, "is damaged, missing or older than the labels; it is drawn again.", lambda: _draw(run)
         )

@@ -122,7 +122,11 @@ class Contents:
 
     def is_missing(self, path: Path) -> bool:
         """Whether the run wrote a file there that is gone."""
-        return self._name(path) in (self.read() or {}) and not path.is_file()
+        return self.lists(path) and not path.is_file()
+
+    def lists(self, path: Path) -> bool:
+        """Whether the run wrote a file there."""
+        return self._name(path) in (self.read() or {})
 
     def is_other(self, path: Path) -> bool:
         """Whether a file is there that is not the one which the run wrote."""

@@ -7,6 +7,7 @@ files are in `run.paths`.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ from ltgcd.data.items import Kind
 from ltgcd.data.npz import read_npz, write_npz
 from ltgcd.data.parquet import read_table
 from ltgcd.features.cache import is_feature_folder, sealed_in
+from ltgcd.output.report.sentences import plural
+from ltgcd.review.log import EventLog
+from ltgcd.run.files import file_is_as_written
 from ltgcd.run.fitted import FittedRun
 from ltgcd.run.items import (
     Features,
@@ -89,8 +93,16 @@ class Run(FittedRun):
             )
         if self.finished and self.class_count() and self.updates:
             raise InputError(
-                f"{self} has been updated {self.updates} times since it was finished; add to it with 'ltgcd update', "
-                "draw its page with 'ltgcd report', or start again in a new folder with --out."
+                f"{self} has been updated {plural(self.updates, 'time', 'times')} since it was finished; add to it "
+                "with 'ltgcd update', draw its page with 'ltgcd report', or start again in a new folder with --out."
+            )
+
+    def check_not_reviewed(self) -> None:
+        """Refuse to write labels again about which people have said something, which would not be in them."""
+        if self.states() or EventLog(self.files.review).version():
+            raise InputError(
+                f"{self} has been reviewed since it was written, and written again it would lose what people said; "
+                "save to a new folder, or load it (CategoryDiscovery.load) and go on from there."
             )
 
     # ------------------------------------------------------------ what is kept of the items
@@ -132,7 +144,7 @@ class Run(FittedRun):
         """Ids and places on the map, if the run keeps a map that is whole."""
         from ltgcd.output.report.layout import Places  # noqa: PLC0415 - scikit-learn takes a second to import
 
-        if not self.files.map.is_file():
+        if not self.files.map.is_file() or not file_is_as_written(self.files.map):
             return None
         try:
             arrays = read_npz(self.contents.held(self.files.map))
@@ -177,8 +189,12 @@ class Run(FittedRun):
 
     def feature_folders(self) -> list[Path]:
         """What the backbone made of the run's items, of those that it began with and of those of each update."""
+        return [folder for folder in self.embedded_folders() if is_feature_folder(folder)]
+
+    def embedded_folders(self) -> list[Path]:
+        """Where `feature_folders` are, also of those that have lost what makes them one."""
         folders = [self.embedded, *(self.update_features(number) for number in range(1, self.updates + 1))]
-        return [folder for folder in folders if is_feature_folder(folder)]
+        return [folder for folder in folders if folder.is_dir()]
 
     def sealed_files(self) -> list[Path]:
         """What carries a checksum of all its bytes, or can be compared with what was written, as far as it is there."""
@@ -193,6 +209,12 @@ class Run(FittedRun):
     def update_features(self, number: int) -> Path:
         """Folder for what the backbone makes of the new images or texts of an update."""
         return self._update(number) / EMBEDDED
+
+    def drop_update_features(self, number: int) -> None:
+        """Remove what the backbone made for an update that had nothing to add."""
+        shutil.rmtree(self.update_features(number), ignore_errors=True)
+        if not any(self._update(number).iterdir()):
+            self._update(number).rmdir()
 
     def write_update(self, number: int, labels: pa.Table, appended: dict[str, NDArray[Any]]) -> None:
         """Keep what is an update's own: labels that came with it, and prototypes of the classes it appends.

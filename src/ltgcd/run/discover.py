@@ -17,6 +17,7 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
 from ltgcd.data.items import Items, Kind, Vectors
+from ltgcd.discovery.classes import classes_of
 from ltgcd.discovery.duration import Forecast, discovery_seconds, pace
 from ltgcd.discovery.memory import check_memory, processes_that_fit
 from ltgcd.discovery.task import DiscoveryConfig, check_class_number, configure
@@ -188,12 +189,15 @@ def _seconds(n: int, dim: int, config: DiscoveryConfig, max_memory: str | None, 
 def summary(finished: Finished, n_old: int) -> dict[str, Any]:
     """What a command prints of a finished run: the number of classes, items by status, scores."""
     table, estimate, note = finished.table, finished.estimate, read_metadata(finished.table.schema)
-    status = table.column("status")
+    k, status = finished.run.class_count(note), table.column("status")  # refused where another tool rewrote the table
+    classes = classes_of(note, finished.run.labels().class_names[:n_old])
     return {
-        "k": finished.run.class_count(),
+        "k": k,
         "low": estimate["low"] if estimate else None,
         "high": estimate["high"] if estimate else None,
         "n_old": n_old,
+        "n_named": max(0, sum(classes.known) - n_old),
+        "caution": (estimate or {}).get("evidence", {}).get("fallback"),
         **{name: pc.sum(pc.equal(status, name)).as_py() or 0 for name in ("known", "novel", "unsure")},
         "n_labelled": int((finished.run.labels().y != UNLABELLED).sum()),
         "categories": _novel_categories(table),
@@ -255,7 +259,8 @@ def _embedded(
     """Vectors of the images or texts that can be read, their cache, these items themselves, and how many can't."""
     collection = source.collection
     kind = collection.items.kind
-    notify(f"embedding {len(collection):,} {kind}s")
+    if not run.finished:
+        notify(f"embedding {len(collection):,} {kind}s")
     engine = embedding.engine if kind == "image" else "auto"
     is_timed = embedding.workers is None and embedding.cluster is None
     if not is_timed and (sentence := forecast.of_the_rest()):

@@ -13,8 +13,8 @@ from ltgcd.common.files import read_metadata
 from ltgcd.evaluation.metric import Evaluation, evaluate_assignments
 from ltgcd.run.directory import Run
 from ltgcd.run.items import Features
+from ltgcd.run.same_content import features_of_run
 from ltgcd.run.train import Notify, silent
-from ltgcd.run.update import features_of_run
 
 
 def evaluate_run(run: Run, *, oracle: bool = False, base: Path | None = None, notify: Notify = silent) -> Evaluation:

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from ltgcd.common.outputs import check_output
 from ltgcd.data.collection import UNLABELLED, Collection
 from ltgcd.data.items import ImageFiles
+from ltgcd.data.labels import GIVEN
 from ltgcd.data.sources import read_source, warn
 from ltgcd.output.export.formats import STATUSES, check_export, export_items
-from ltgcd.output.export.job import GIVEN
 from ltgcd.output.export.publish import sweep_exports
 from ltgcd.run.directory import Run
 from ltgcd.run.items import in_order
+from ltgcd.run.same_content import check_same_items
 
 
 def export_run(
@@ -53,9 +54,10 @@ def export_run(
     """
     sweep_exports(out)  # also where this one is refused because the one that was killed had all but finished
     check_export(form, out, statuses, source)
-    check_output(out, None, (source,))
     table = run.assignments()
-    items = read_source(source, notify=notify).collection if source is not None else run.items()
+    items, note = run.items() if source is None else read_source(source, notify=notify).collection, None
+    if source is not None and items is not None:
+        note = check_same_items(run, table.column("id").combine_chunks(), items, source)
     if source is None and items is not None:
         check_output(out, None, tuple(_source_folders(items)))
     if items is not None and items.items.kind == "image":
@@ -63,7 +65,9 @@ def export_run(
         ids = table.column("id").combine_chunks()
         shown = in_order(ids, items, source or f"the items of {run}")[0]
         items = Collection(ids, shown, np.full(len(ids), UNLABELLED, dtype=np.int64), ())
-    return export_items(with_given(table, _labelled(run, table)), items, form, out, statuses=statuses, copy=copy)
+    labelled = with_given(table, _labelled(run, table))
+    done = export_items(labelled, items, form, out, statuses=statuses, copy=copy)
+    return {**done, "notes": [*done["notes"], note]} if note else done
 
 
 def with_given(table: pa.Table, labelled: NDArray[np.bool_]) -> pa.Table:

@@ -13,9 +13,11 @@ from ltgcd.common.files import read_json, write_json
 from ltgcd.data.npz import read_npz, write_npz
 from ltgcd.data.parquet import read_parquet, read_table
 from ltgcd.run.directory import Run
-from ltgcd.run.files import file_is_as_written, read_lines
+from ltgcd.run.files import file_is_as_written, readable_lines, write_lines
 from ltgcd.training.checkpoints import read_tensors
 
+EMBED = "the same 'ltgcd discover' or 'ltgcd update' makes the damaged part anew"
+CURVES = "it holds only the curves of training, which nothing else needs"
 AGAIN = "it can't be made from the rest: restore it from a copy, or start the run again in a new folder"
 
 
@@ -47,18 +49,22 @@ def find_misplaced(run: Run, named: set[Path]) -> Iterator[Problem]:
         return
     for path, what in run.contents.disagreeing():
         if path not in named:
-            forget = _curves_forgetter(run, path)
-            yield Problem(path, f"{what}; {'only curves of training are in it' if forget else AGAIN}.", forget)
+            forget = curves_forgetter(run, path)
+            yield Problem(path, f"{what}; {CURVES if forget else AGAIN}.", forget)
 
 
-def _curves_forgetter(run: Run, path: Path) -> Callable[[], None] | None:
+def curves_forgetter(run: Run, path: Path) -> Callable[[], None] | None:
     """Goes on with what is left of the curves of training, from which nothing else follows."""
-    if path != run.files.metrics or not is_sound(lambda: read_lines(path)):
+    if path != run.files.metrics:
         return None
 
     def forget() -> None:
+        kept = readable_lines(path)
         with run.contents.writing(path):
-            pass
+            if kept:
+                write_lines(path, kept)
+            else:
+                path.unlink(missing_ok=True)
 
     return forget
 
@@ -75,7 +81,8 @@ def find_changed_bytes(run: Run, named: set[Path]) -> Iterator[Problem]:
         if named & {path, path.parent} or file_is_as_written(path):
             continue
         again = _rewriter(run, path)
-        cure = "what is read of it is whole, and it is written again" if again else AGAIN
+        embedded = path.parent in run.feature_folders()
+        cure = "what is read of it is whole, and it is written again" if again else EMBED if embedded else AGAIN
         yield Problem(path, f"is not, byte for byte, what this version of ltgcd wrote; {cure}.", again)
 
 
@@ -84,9 +91,9 @@ def _rewriter(run: Run, path: Path) -> Callable[[], None] | None:
     write: Callable[[], None] | None = None
     if path.suffix == ".npz" and is_sound(lambda: read_npz(path)):  # a zip archive has one of each array
         write = lambda: write_npz(path, read_npz(path))  # noqa: E731
-    elif path.suffix == ".parquet" and is_as_written(read_parquet(path)):
+    elif path.suffix == ".parquet" and is_sound(lambda: read_parquet(path)) and is_as_written(read_parquet(path)):
         write = lambda: write_table(path, read_table(path))  # noqa: E731
-    elif path.suffix == ".json" and CHECKSUM in read_json(path):
+    elif path.suffix == ".json" and is_sound(lambda: read_json(path)) and CHECKSUM in read_json(path):
         write = lambda: write_json(path, read_json(path))  # noqa: E731
     if write is None:
         return None

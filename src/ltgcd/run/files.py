@@ -68,6 +68,20 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [unchecked_object(line, path) for line in lines]
 
 
+def readable_lines(path: Path) -> list[dict[str, Any]]:
+    """Those of the lines that `write_lines` was given that are as they were written."""
+    kept = []
+    for text in path.read_bytes().splitlines() if path.is_file() else []:
+        try:
+            line = json.loads(text)
+            unchecked = unchecked_object(line, path)
+        except (ValueError, AttributeError, RecursionError, InputError):
+            continue
+        if unchecked != line:  # it has a checksum
+            kept.append(unchecked)
+    return kept
+
+
 def file_is_as_written(path: Path) -> bool | None:
     """Whether every byte of a file that a run keeps is as it was written; None if it does not say."""
     if path.suffix in (".parquet", ".npz"):

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ltgcd.common.checksums import CHECKSUM, write_table
+from ltgcd.common.engine.rows import ours_in
 from ltgcd.common.errors import InputError
-from ltgcd.common.files import LOCK, checksum_rows, is_temporary, locked, read_metadata
-from ltgcd.common.outputs import check_folder
+from ltgcd.common.files import checksum_rows, is_temporary, locked, read_metadata
+from ltgcd.common.outputs import check_folder, check_free
 from ltgcd.data.collection import Source
 from ltgcd.data.parquet import parquet_file
 from ltgcd.data.write_source import labels_table
@@ -61,18 +62,14 @@ class RunFolder:
 
     def check_free(self) -> None:
         """Refuse a folder that holds something else; what a killed run left half-way does not count."""
-        folder = self.folder
-        check_folder(folder)
-        if folder.is_file():
-            raise InputError(f"{folder} is a file; give a folder with --out.")
-        if not folder.is_dir() or self.files.config.is_file():
+        check_folder(self.folder)
+        if self.begun:
             return
-        is_own = all(
-            path.name == LOCK or is_temporary(path) or self._is_leftover(path) or is_feature_folder(path)
-            for path in folder.iterdir()
-        )
-        if not is_own and not self.files.config.is_file():  # else another process has begun a run there just now
-            raise InputError(f"{folder} is not empty and holds no run of ltgcd; give a new folder with --out.")
+        try:
+            check_free(self.folder, "run of ltgcd", lambda path: self._is_leftover(path) or is_feature_folder(path))
+        except InputError:
+            if not self.begun:  # else another process has begun a run there just now
+                raise
 
     def _is_leftover(self, path: Path) -> bool:
         """Whether a file is a run's own table of labels, and not the work of ``ltgcd split``."""
@@ -127,7 +124,7 @@ class RunFolder:
             *(self.folder / FITS).glob("[0-9]*"),
         )
         found = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if is_temporary(path)]
-        done = [*self._checkpoints.glob("rehearsal-*"), *(p for p in [self.shared] if p.is_dir())]
+        done = [*self._checkpoints.glob("rehearsal-*"), *ours_in(self.shared)]
         return found + (done if self.finished else [])
 
     def begin(self, config: dict[str, Any], source: Source) -> None:

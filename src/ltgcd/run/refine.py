@@ -7,7 +7,6 @@ brought back.
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import LOCK, is_temporary, read_metadata
 from ltgcd.common.outputs import check_output
 from ltgcd.data.collection import UNLABELLED, positions
+from ltgcd.data.sources import read_source
 from ltgcd.discovery.memory import FITTING_AGAIN, check_memory
 from ltgcd.discovery.task import Hooks
 from ltgcd.features.backbones import backbone_of
@@ -39,9 +39,9 @@ from ltgcd.run.predict import RunModel, load_run_model
 from ltgcd.run.relabel import standing
 from ltgcd.run.report import draw_after, draw_again
 from ltgcd.run.reviewed import BY_REFINE, RunReview
+from ltgcd.run.same_content import check_same_items, features_of_run
 from ltgcd.run.suggested import with_suggestions_of_run
 from ltgcd.run.train import Notify, calibration_note, config_of_run, described_calibrations, described_estimate, silent
-from ltgcd.run.update import features_of_run
 from ltgcd.training.methods import method_names
 
 # ---------------------------------------------------------------- the next fit
@@ -166,7 +166,7 @@ def refine_run(
     x = features_of_run(run, table, source)
     views, tail = None, None
     if config.regime == "last-stage":
-        views, tail = _views(run, table, source), backbone_of(model.features or {}, weights).tail
+        views, tail = _views(run, table, source, notify), backbone_of(model.features or {}, weights).tail
     hooks = Hooks(notify=notify)
     refined = refine(review, _source_codes(run, review), x, config, model.calibrations, hooks, views, tail)
     return Proposal(run, held, later, model, refined, x, time.perf_counter() - started)
@@ -206,8 +206,6 @@ def refined_copy(
 
     `show` is given the proposal before it is kept; for the rest see `refine_run`.
     """
-    if os.path.lexists(out):
-        raise InputError(f"{out} is there already, and nothing is overwritten; give another --out, or remove it.")
     check_output(out, None, (source,))
     with private_folder(out) as folder:
         copy = _copied(run, folder / run.folder.resolve().name)
@@ -264,10 +262,15 @@ def _later_labels(run: Run, held: RunReview) -> list[Event]:
     return with_codes(held.review, edits_of(later.filter(pa.array(free)), held.review).events)
 
 
-def _views(run: Run, table: pa.Table, source: Path | None) -> CachedViews:
+def _views(run: Run, table: pa.Table, source: Path | None, notify: Notify) -> CachedViews:
     """Cached views of all items, for a run that trained the last stage of its backbone on them."""
     store: FeatureStore | None = opened(source if source is not None else run.embedded)
-    at = pc.index_in(table.column("id").combine_chunks(), store.ids) if store is not None else None
+    ids = table.column("id").combine_chunks()
+    if source is not None and store is not None:
+        note = check_same_items(run, ids, read_source(source, notify=silent).collection, source)
+        if note is not None:
+            notify(note)
+    at = pc.index_in(ids, store.ids) if store is not None else None
     if store is None or at is None or at.null_count or not store.n_views:
         raise InputError(
             f"{run} trained the last stage of its backbone, and there are no cached views of all of its items to train "

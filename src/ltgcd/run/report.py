@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,20 @@ from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
+from ltgcd.common.outputs import check_output, output_path
 from ltgcd.data.collection import Collection, positions
 from ltgcd.data.items import Items, Vectors
 from ltgcd.data.sources import read_source
+from ltgcd.discovery.fitted_collection import FittedCollection
 from ltgcd.features.cache import shown_items
 from ltgcd.output.report.layout import Places, places_on_map
 from ltgcd.output.report.page import Report, report_html
 from ltgcd.output.report.pictures import pictures_of_vectors
-from ltgcd.run.directory import Run
+from ltgcd.run.directory import PAGE, Run
 from ltgcd.run.items import in_order
+from ltgcd.run.same_content import check_same_items
 from ltgcd.run.suggested import shown_collection, source_labels
+from ltgcd.run.train import described_estimate
 
 
 def draw_report(
@@ -55,27 +59,84 @@ def draw_report(
     writing : callable
         Gives a context in which files are written: by who has no lock, one that takes it.
     """
-    note, estimate = read_metadata(table.schema), run.estimate()
-    html = report_html(
-        Report(
-            collection=shown_collection(run, table, x, items),
-            features=x,
-            assignments=table,
-            places=_places(run, table, x, progress, writing),
-            k_estimate=estimate,
-            calibration_error=note.get("calibration_error"),
-            calibration_chance=note.get("calibration_chance"),
-            appended=appended_classes(note, estimate),
-            pictures=pictures_of_vectors(x) if items is None else None,
-            seed=run.seed,
-            title=title or run.folder.resolve().name,
-            y=source_labels(run, table.column("id").combine_chunks()),
-        ),
-        progress,
+    estimate = run.estimate()
+    html = _page(
+        shown_collection(run, table, x, items),
+        x,
+        table,
+        _places(run, table, x, progress, writing),
+        estimate,
+        source_labels(run, table.column("id").combine_chunks()),
+        appended=appended_classes(read_metadata(table.schema), estimate),
+        seed=run.seed,
+        title=title or run.folder.resolve().name,
+        progress=progress,
     )
     with writing():
         run.write_report(html)
     return run.report
+
+
+def draw_collection(
+    path: Path,
+    held: FittedCollection,
+    items: Items | Sequence[str] | Sequence[Path] | None,
+    ids: Sequence[Any] | None,
+    *,
+    title: str,
+    seed: int,
+) -> Path:
+    """Draw the page of a collection that is in no run: of a fitted `CategoryDiscovery`, as its ``report`` says."""
+    check_output(path, PAGE)
+    collection, estimate = held.collection(items, ids), held.estimate
+    html = _page(
+        collection,
+        held.x,
+        held.table(ids),
+        places_on_map(held.x, held.labels, seed),
+        described_estimate(estimate, collection.ids, held.n_old) if estimate else None,
+        held.source_labels,
+        appended=held.appended,
+        seed=seed,
+        title=title,
+    )
+    with output_path(path, PAGE) as temporary:
+        temporary.write_text(html, encoding="utf-8")
+    return path
+
+
+def _page(
+    collection: Collection,
+    x: NDArray[np.floating],
+    table: pa.Table,
+    places: Places,
+    estimate: dict[str, Any] | None,
+    y: NDArray[np.int64],
+    *,
+    appended: int,
+    seed: int,
+    title: str,
+    progress: Callable[[str], None] = lambda _stage: None,
+) -> str:
+    """The page of a collection and its assignments, for a run as for `CategoryDiscovery`."""
+    note = read_metadata(table.schema)
+    return report_html(
+        Report(
+            collection=collection,
+            features=x,
+            assignments=table,
+            places=places,
+            k_estimate=estimate,
+            calibration_error=note.get("calibration_error"),
+            calibration_chance=note.get("calibration_chance"),
+            appended=appended,
+            pictures=pictures_of_vectors(x) if collection.items.kind == "vector" else None,
+            seed=seed,
+            title=title,
+            y=y,
+        ),
+        progress,
+    )
 
 
 def _places(
@@ -161,7 +222,9 @@ def draw_again(
     table = run.assignments()
     ids = table.column("id").combine_chunks()
     given = read_source(source, notify=progress).collection if source is not None else run.items()
-    x = features_of(run, ids, features, given)
+    x = features_of(run, ids, features, given, progress)
+    if source is not None and given is not None and (note := check_same_items(run, ids, given, source, features)):
+        progress(note)
     if given is None and features is not None:
         given = shown_items(features)
     shown, gone = shown_in_order(run, ids, given, source)
@@ -192,14 +255,19 @@ def gone_sentence(run: Run, gone: int, n: int) -> str:
 
 
 def features_of(
-    run: Run, ids: pa.StringArray, features: Path | None = None, given: Collection | None = None
+    run: Run,
+    ids: pa.StringArray,
+    features: Path | None = None,
+    given: Collection | None = None,
+    notify: Callable[[str], None] = lambda _sentence: None,
 ) -> NDArray[np.floating]:
     """Features (N, D) of a run's items: from a path, what the run keeps or what it embedded, or the given vectors."""
     if features is None and (kept := run.features()) is not None:
         return kept.of(ids, run)
     if features is None and given is not None and isinstance(given.items, Vectors):
         return given.items.x[positions(ids, given.ids, "the source", "give the source that the run was made from")]
-    if features is None and run.embedded.is_dir():
+    is_own = features is None and run.embedded.is_dir()
+    if is_own:
         features = run.embedded
     if features is None:
         raise InputError(
@@ -211,4 +279,6 @@ def features_of(
         raise InputError(
             f"{features} holds {collection.items.kind}s; give their features (the --out of 'ltgcd embed')."
         )
+    if not is_own and (note := check_same_items(run, ids, collection, features)):
+        notify(note)
     return collection.items.x[positions(ids, collection.ids, features, "give the features of the run's items")]

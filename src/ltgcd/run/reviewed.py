@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from ltgcd.common.checksums import write_table
-from ltgcd.common.errors import InputError
+from ltgcd.common.errors import BusyError, InputError
 from ltgcd.common.files import read_metadata, with_metadata
 from ltgcd.discovery.classes import NOTE, Classes, classes_of
 from ltgcd.review.log import EventLog, Kept, StaleError, Step, replayed
@@ -292,8 +292,8 @@ class RunReview:
                         self.run.write_state(self.base, self._first, encoded)
                     yield
                 return
-            except InputError as error:
-                if isinstance(error, StaleError) or "being written" not in str(error) or time.monotonic() > ends:
+            except BusyError:
+                if time.monotonic() > ends:
                     raise
                 time.sleep(0.05)
 

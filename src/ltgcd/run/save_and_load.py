@@ -14,13 +14,14 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata, with_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
 from ltgcd.data.items import Vectors
-from ltgcd.data.python_labels import KINDS, kind_of, with_novel_labels
+from ltgcd.data.python_labels import KINDS, check_can_be_kept, kind_of, with_novel_labels
+from ltgcd.data.row_ids import ROWS, ids_from_text, kind_of_ids
 from ltgcd.discovery.fitted_collection import FittedCollection
 from ltgcd.discovery.task import DiscoveryConfig
 from ltgcd.run.directory import Run
 from ltgcd.run.labels import LABEL_CODES, codes_of_labels
 from ltgcd.run.made_classes import with_made_classes
-from ltgcd.run.predict import load_run_model
+from ltgcd.run.predict import RunModel, load_run_model
 from ltgcd.run.report import appended_classes
 from ltgcd.run.suggested import with_suggestions
 from ltgcd.run.train import config_of_run, described_calibrations, described_estimate, kept_estimate, run_config
@@ -52,6 +53,9 @@ def save_fitted(
     ids : sequence of str, length N, optional
         Ids of the items; by default their own.
     """
+    check_can_be_kept(held.classes)
+    if parameters["unlabelled"] is not None:
+        check_can_be_kept([parameters["unlabelled"]], "What stands for an unlabelled item,")
     run, decisive = Run(folder), run_config(config, None)
     decisive["estimator"] = {
         "classes": held.names(),
@@ -59,6 +63,7 @@ def save_fitted(
         "kinds": [kind_of([label]) for label in held.classes],  # a class that was named later may be of another kind
         "parameters": _plain(parameters),
         "columns": list(columns),
+        "ids": kind_of_ids(held.ids if ids is None else ids),
     }
     spoken_of = held.known.copy()
     spoken_of[held.given[held.given != UNLABELLED]] = True
@@ -70,6 +75,7 @@ def save_fitted(
     run.check_free()
     with run.lock("CategoryDiscovery.save"):
         run.check_not_updated()  # what a command has added since is not put back
+        run.check_not_reviewed()
         run.begin(decisive, Source(collection, None))
         tensors, description = held.fitted.state()
         note: dict[str, Any] = {"class_names": held.names()[: held.n_old], "dim": int(held.x.shape[1])}
@@ -130,14 +136,14 @@ def load_fitted(folder: Path | str, weights: Path | str | None = None) -> Loaded
         given = np.where(np.asarray(table.column("given")) & (status != "junk"), found, given)
     held = FittedCollection(
         fitted=fitted,
-        classes=_classes(model.class_names, known, kept, fitted.n_old),
+        classes=_classes(model, known, kept),
         known=known,
         x=x,
         given=given,
         labels=np.where(found == UNLABELLED, 0, found),  # of junk whose class is gone
         confidence=np.asarray(table.column("confidence").to_numpy(), dtype=np.float32),
         unsure=np.asarray(status == "unsure", dtype=np.bool_),
-        ids=ids.to_pylist(),
+        ids=_ids(ids.to_pylist(), kept.get("ids", "str")),
         estimate=kept_estimate(run),
         calibration_off=(note.get("calibration_error"), note.get("calibration_chance")),
         features_key=model.features,
@@ -155,20 +161,29 @@ def load_fitted(folder: Path | str, weights: Path | str | None = None) -> Loaded
     return Loaded(parameters, ran, list(kept.get("columns") or ()), held)
 
 
-def _classes(names: list[str], known: NDArray[np.bool_], kept: dict[str, Any], n_old: int) -> list[Any]:
+def _ids(ids: list[str], kind: str) -> list[Any] | None:
+    """Ids as the user has them; None where they are the numbers of the rows."""
+    found = ids_from_text(ids, kind)
+    return None if kind == ROWS and found == list(range(len(found))) else found
+
+
+def _classes(model: RunModel, known: NDArray[np.bool_], kept: dict[str, Any]) -> list[Any]:
     """The label of each class as the user has it; what commands have added since has the name that they gave it."""
-    kind = kept.get("kind", "str")
-    labels = list(kept.get("classes", ()))
-    kinds = kept.get("kinds", [kind] * len(labels))
-    own = {str(label): KINDS[of](label) for label, of in zip(labels, kinds, strict=True)}
+    kind, texts = kept.get("kind", "str"), list(kept.get("classes", ()))
+    kinds = kept.get("kinds", [kind] * len(texts))
+    # By its code, for runs that were saved with 1 and "1"; a class that was taken out and made again has another.
+    labels = [KINDS[of](text) for text, of in zip(texts, kinds, strict=True)]
+    own = dict(zip(texts, labels, strict=True))
     classes: list[Any] = []
-    for name, is_known in zip(names, known, strict=True):
-        if name in own:
+    for code, name, is_known in zip(model.codes.tolist(), model.class_names, known, strict=True):
+        if code < len(texts) and texts[code] == name:
+            classes.append(labels[code])
+        elif name in own:
             classes.append(own[name])
         elif is_known or kind == "str":
             classes.append(name)
         else:
-            classes = with_novel_labels(classes, n_old, len(classes) + 1)
+            classes = with_novel_labels(classes, model.fitted.n_old, len(classes) + 1)
     return classes
 
 

@@ -5,8 +5,8 @@ updates: from that moment on the run has them. The table of labels and the page 
 happened to the run; killed after, the same command writes what is missing. A second update waits for the first: a run
 has one lock.
 
-An item is its id and its content (`ltgcd.run.identity`): the same id with other content is another item, and gets an id
-of its own. Labels of items that the run has already change nothing now; they are kept for its next training.
+An item is its id and its content (`ltgcd.data.identity`): the same id with other content is another item, and gets an
+id of its own. Labels of items that the run has already change nothing now; they are kept for its next training.
 """
 
 from __future__ import annotations
@@ -24,26 +24,25 @@ from numpy.typing import NDArray
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
-from ltgcd.data.content_ids import content_digests
-from ltgcd.data.items import Vectors
+from ltgcd.data.identity import Comparison, compare_items
+from ltgcd.data.items import Kind, Vectors
 from ltgcd.data.labels import codes_of, names_of
-from ltgcd.data.sources import read_source
 from ltgcd.data.write_source import labels_table
 from ltgcd.discovery.assignments import core
 from ltgcd.discovery.classes import Classes, table_of
 from ltgcd.discovery.extend import extend
 from ltgcd.discovery.memory import FITTING_AGAIN, check_memory
 from ltgcd.features.cache import FeatureStore
+from ltgcd.features.embed import Embedded
 from ltgcd.output.report.layout import Places, places_beside
 from ltgcd.run.directory import Run
-from ltgcd.run.files import features_checksum
-from ltgcd.run.identity import Comparison, compare_items
 from ltgcd.run.items import Features
 from ltgcd.run.labels import LABEL_CODES, codes_of_labels, names_unheard_of
 from ltgcd.run.made_classes import with_made_classes
 from ltgcd.run.predict import RunModel, embed_new, load_run_model, model_views
 from ltgcd.run.report import draw_after, draw_report, gone_sentence, shown_in_order
 from ltgcd.run.reviewed import RunReview
+from ltgcd.run.same_content import digests_beside, features_of_run
 from ltgcd.run.suggested import with_suggestions_of_run
 from ltgcd.run.train import Notify, silent, vectors
 from ltgcd.training.methods import method_names
@@ -101,14 +100,25 @@ def _update(
     # Read before anything is written: where the state that people reviewed is damaged, nothing must have happened.
     review = RunReview.open(run) if run.states() else None
     run.settle_labels()
-    compared = _compare(run, source.collection, before, base)
+    n, skipped, kind = len(source.collection), list[dict[str, str]](), source.collection.items.kind
+    if run.kind == "vector" != kind:
+        # Its vectors are all that the run knows of its items: so they are what new ones are compared by.
+        _check_extendable(run, model)
+        done, skipped = _embedded(run, source, model, weights, notify)
+        source, store = done.source, done.store
+    elif kind not in (run.kind, "vector"):
+        raise _other_kind(run, kind)
+    compared = _compare(run, source.collection, before, base, store)
     fresh = np.flatnonzero(compared.is_new)
-    table, skipped = before, list[dict[str, str]]()
+    if run.kind == "vector" != kind and not len(fresh):
+        run.drop_update_features(model.updates + 1)
+    table = before
     x: NDArray[np.float32] | None = None
     if len(fresh):
         _check_extendable(run, model)  # refused before anything is computed
         x_old = features_of_run(run, before, base)
-        new, store, skipped = _with_features(run, source, fresh, store, model, weights, notify)
+        new, store, more = _with_features(run, source, fresh, store, model, weights, notify)
+        skipped += more
         if new is not None:
             table, x = _added(run, source, compared, new, store, x_old, before, model, review, notify)
             run.settle_labels()
@@ -123,7 +133,7 @@ def _update(
         draw_after(run, partial(draw_report, run, table, x, shown), notify)
     status = table.column("status").to_numpy(zero_copy_only=False)[len(before) :]
     return {
-        "n": len(source.collection),
+        "n": n,
         "n_added": len(table) - len(before),
         "n_present": len(source.collection) - len(fresh),
         "n_renamed": len(compared.renamed),
@@ -133,7 +143,7 @@ def _update(
         **{name: int((status == name).sum()) for name in ("known", "novel", "unsure")},
         **_difference(before, table, model.classes.codes),
         "skipped": skipped,
-        "notes": [*compared.sentences(), *_label_sentence(labels_kept)],
+        "notes": [*compared.sentences(), *_label_sentence(labels_kept, run)],
         "k": int(read_metadata(table.schema)["k"]),
         "seconds": round(time.perf_counter() - started, 3),
         "report": str(run.report),
@@ -141,15 +151,20 @@ def _update(
     }
 
 
-def _compare(run: Run, new: Collection, before: pa.Table, base: Path | None) -> Comparison:
-    """Which of the new items the run has; where the kinds differ, ids alone tell."""
+def _compare(run: Run, new: Collection, before: pa.Table, base: Path | None, store: FeatureStore | None) -> Comparison:
+    """Which of the new items the run has; where nothing is known of their content, no id may be of both."""
     ids = before.column("id").combine_chunks()
-    held: pa.StringArray | None = None
-    if new.items.kind == run.kind == "vector":
-        held = content_digests(Vectors(features_of_run(run, before, base)))
-    elif new.items.kind == run.kind:
-        held = run.digests(ids)
-    return compare_items(new.ids, content_digests(new.items) if held is not None else None, ids, held)
+    x = features_of_run(run, before, base) if isinstance(new.items, Vectors) else None
+    folder, features = None if store is None else store.folder, None if x is None else Features(ids, x)
+    known = digests_beside(run, ids, new, folder, features)
+    if known is not None:
+        return compare_items(new.ids, known.given, ids, known.held)
+    if n := pc.sum(pc.is_in(new.ids, ids)).as_py():
+        raise InputError(
+            f"{n} of the new {new.items.kind}s have ids of items of {run}, which keeps nothing that would tell whether "
+            "they are the same; give them other ids."
+        )
+    return compare_items(new.ids, None, ids, None)
 
 
 def _renamed(source: Source, compared: Comparison) -> Source:
@@ -165,13 +180,13 @@ def _keep_labels(run: Run, new: Collection, compared: Comparison) -> int:
     return run.keep_later_labels(compared.ids.take(rows), names_of(new.y[rows], new.class_names))
 
 
-def _label_sentence(n: int) -> list[str]:
+def _label_sentence(n: int, run: Run) -> list[str]:
     if not n:
         return []
     labels = "1 label is of an item that was" if n == 1 else f"{n:,} labels are of items that were"
     return [
-        f"{labels} there already: kept in the run for its next training, with no effect on what it says now; to use "
-        "them at once, give all labels to 'ltgcd discover' with a new --out."
+        f"{labels} there already: kept in the run for its next fit, with no effect on what it says now; 'ltgcd refine "
+        f"{run}' uses them."
     ]
 
 
@@ -182,22 +197,6 @@ def _check_extendable(run: Run, model: RunModel) -> None:
     except InputError as error:
         names = ", ".join(method_names(lambda method: method.has_prototypes))
         raise InputError(f"{run}: {error} 'update' takes runs of {names}.") from error
-
-
-def features_of_run(run: Run, before: pa.Table, base: Path | None) -> NDArray[np.float32]:
-    """Features (N, D) of the run's items, in the order of its assignments."""
-    kept = run.features()
-    if kept is None and base is not None:
-        source = read_source(base, notify=silent)
-        kept = Features(source.collection.ids, vectors(source))
-        own = Vectors(kept.of(run.labels().ids, run))
-        if features_checksum(own) != run.config().get("features_checksum"):
-            raise InputError(f"{base} holds other vectors than {run} was made from; give the embeddings of the run.")
-    if kept is None:
-        raise InputError(
-            f"{run} keeps no features of its items; give the embeddings that it was made from with --source."
-        )
-    return kept.of(before.column("id").combine_chunks(), run)
 
 
 def _with_features(
@@ -211,16 +210,29 @@ def _with_features(
 ) -> tuple[Source | None, FeatureStore | None, list[dict[str, str]]]:
     """The new items as vectors, without those that can't be read; None if that is all of them."""
     chosen = Source(source.collection.select(fresh), None)
-    items, kind = chosen.collection.items, run.kind
-    if kind not in (items.kind, "vector"):
-        raise InputError(f"{run} is a run of {kind}s, but the new items are {items.kind}s; give {kind}s.")
+    items = chosen.collection.items
+    if items.kind != run.kind:
+        raise _other_kind(run, items.kind)
     if isinstance(items, Vectors):
         return chosen, store, []
-    done = embed_new(run, chosen, run.update_features(model.updates + 1), model, weights, notify)
+    done, skipped = _embedded(run, chosen, model, weights, notify)
+    return (Source(done.source.collection, None) if done.n else None), done.store, skipped
+
+
+def _other_kind(run: Run, kind: Kind) -> InputError:
+    return InputError(f"{run} is a run of {run.kind}s, but the new items are {kind}s; give {run.kind}s.")
+
+
+def _embedded(
+    run: Run, source: Source, model: RunModel, weights: Path | None, notify: Notify
+) -> tuple[Embedded, list[dict[str, str]]]:
+    """New images or texts as vectors, and those that can't be read."""
+    done = embed_new(run, source, run.update_features(model.updates + 1), model, weights, notify)
     skipped = [{"id": name, "reason": reason} for name, reason in done.skipped]
     if skipped:
-        notify(f"{len(skipped)} {items.kind}s could not be read and are left out; see {done.skipped_file}")
-    return (Source(done.source.collection, None) if done.n else None), done.store, skipped
+        kind = source.collection.items.kind
+        notify(f"{len(skipped)} {kind}s could not be read and are left out; see {done.skipped_file}")
+    return done, skipped
 
 
 def _added(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import errands
 import numpy as np
 import pytest
 
-from ltgcd.common.engine.rows import Sharing, by_rows, shared
+import ltgcd.common.engine.rows as rows_module
+from ltgcd.common.engine.rows import WORK, Sharing, by_rows, on_cluster, ours_in, shared
 from ltgcd.graph import knn
 from ltgcd.graph.knn import NeighbourGraph, knn_graph
 
@@ -41,6 +43,31 @@ def test_shared_by_two_processes_that_leave_nothing_behind(tmp_path: Path) -> No
     assert len(processes) == 2 and os.getpid() not in processes
     assert not list((tmp_path / "shared").iterdir())
     assert summed(tmp_path)[1] == {os.getpid()}, "nobody shares outside"
+
+
+def test_a_folder_of_somebodys_is_shared_through_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`predict --cluster --out team.parquet` shares through team.shared, which it removed with all that was in it."""
+    monkeypatch.setattr(rows_module, "check_cluster", lambda name: name)
+    monkeypatch.setattr(rows_module, "joined", nullcontext)
+    folder, thesis = tmp_path / "team.shared", tmp_path / "team.shared" / "thesis.txt"
+    for theirs in (True, False):
+        folder.mkdir(exist_ok=True)
+        thesis.write_text("precious")
+        left = folder / f"{WORK}{'0' * 16}"  # of a call that was killed, with other vectors
+        left.mkdir()
+        (left / "x.npy").write_bytes(b"x")
+        assert ours_in(folder) == [left]
+        if not theirs:
+            thesis.unlink()
+        with on_cluster("auto", folder, lambda _sentence: None):
+            pass
+        assert not left.exists() and folder.exists() == theirs
+        assert not theirs or thesis.read_text() == "precious"
+    (tmp_path / "elsewhere").mkdir()
+    folder.symlink_to(tmp_path / "elsewhere")
+    with on_cluster("auto", folder, lambda _sentence: None):
+        pass
+    assert folder.is_symlink() and (tmp_path / "elsewhere").is_dir()
 
 
 def test_what_is_finished_is_not_computed_again(tmp_path: Path) -> None:

@@ -91,6 +91,25 @@ def test_tables_are_the_assignments(assigned: pa.Table, tmp_path: Path) -> None:
     assert kept.column("code").to_pylist() == [2, None]
 
 
+def test_names_that_do_not_come_back_are_said(assigned: pa.Table, tmp_path: Path) -> None:
+    """ "unsure" was called "unsure-2" without a word, and "unknown" is no class to who reads it again."""
+    (note,) = export_items(assigned, None, "csv", tmp_path / "one.csv")["notes"]
+    assert "'unsure' is called 'unsure-2' here" in note
+    rows = [(f"i{code}", code, name, "known", 0.9) for code, name in enumerate(("ant", "Unknown"))]
+    (note,) = export_items(table(rows), None, "csv", tmp_path / "two.csv")["notes"]
+    assert "'Unknown' says that there is no label" in note
+    with pytest.warns(UserWarning, match="1 'Unknown' were read as unlabelled"):
+        read_manifest_of(tmp_path / "two.csv")
+
+
+def read_manifest_of(path: Path) -> Collection:
+    """Exported labels, beside texts of their items."""
+    rows = read_table(path)
+    texts = path.with_name("texts.csv")
+    texts.write_text("id,text\n" + "".join(f"{row['id']},text of {row['id']}\n" for row in rows))
+    return read_source(texts, path).collection
+
+
 @pytest.mark.parametrize("how", ["link", "copy", "packed"])
 def test_folders(
     how: str, assigned: pa.Table, photos: Collection, packed: Collection, image_folder: Path, tmp_path: Path

@@ -45,7 +45,8 @@ def test_a_novel_category_counts_if_it_has_a_sure_item() -> None:
 def test_the_estimate_is_said_to_be_one() -> None:
     estimate = {"k": 16, "low": 12, "high": 20}
     assert estimate_sentence(estimate) == (
-        "Estimated beforehand: about 16 classes in all, known and novel (90 % interval 12 to 20)."
+        "Estimated beforehand: about 16 classes in all, known and novel (90 % interval 12 to 20). More are likely if "
+        "Odd ones, key O in 'ltgcd review', holds whole groups."
     )
     assert "items that came later have added 3" in estimate_sentence(estimate, 3)
     assert estimate_sentence({"k": 1, "low": None, "high": None}).count("interval") == 0
@@ -55,13 +56,16 @@ def test_the_estimate_is_said_to_be_one() -> None:
 
 def test_confidences_in_numbers_a_person_can_use() -> None:
     said = calibration_sentence(0.076, 0.051)
-    assert said.startswith("Of 100 items marked 80 %, expect 72 to 88 right")
+    assert said.startswith(
+        "In rehearsals with some of your classes hidden, 72 to 88 of 100 items marked 80 % were right"
+    )
+    assert "if the collection holds more of what is new than was found, fewer are" in said  # the condition of it
     assert "too high or too low by 8 in 100 on average" in said
     assert "off by 5" in said
     assert "chance" not in calibration_sentence(0.076, 0.01)  # too little to explain it
     assert "no further off than chance explains" in calibration_sentence(0.02, 0.03)
-    assert "expect 79 to 81 right" in calibration_sentence(0.0)  # no rehearsal shows that nothing is off
-    assert "expect 45 to 100 right" in calibration_sentence(0.35)
+    assert "79 to 81 of 100 items" in calibration_sentence(0.0)  # no rehearsal shows that nothing is off
+    assert "45 to 100 of 100 items" in calibration_sentence(0.35)
     assert "often too high" in calibration_sentence(None)
     assert calibration_sentence(float("nan")) == calibration_sentence(None)
     assert right_of_hundred(None) is None

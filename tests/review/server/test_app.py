@@ -530,3 +530,15 @@ def test_names_with_markup_come_back_as_they_are(client: Client) -> None:
         assert by_code(done)[5]["name"] == name.strip()
     assert client.get("/api/state").headers["content-type"] == "application/json"
     json.dumps(client.get("/api/history").json)
+
+
+def test_texts_are_in_the_labels_that_are_downloaded(tmp_path: Path) -> None:
+    words = ["=1+1", *("a long text " * 30 for _ in range(119))]
+    make_run(tmp_path / "run", n=120, items=lambda _true: Texts(pa.array(words, pa.large_string())))
+    client = open_client(tmp_path / "run")
+    answer = client.get("/api/export").body
+    found = pacsv.read_csv(io.BytesIO(answer)).column("text").to_pylist()
+    assert found[0] == "'=1+1" and found[1] == words[1][:200]
+    export_run(client.session.run, "csv", tmp_path / "by-command.csv")
+    assert (tmp_path / "by-command.csv").read_bytes() == answer
+    client.session.close()

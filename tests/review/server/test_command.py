@@ -12,7 +12,7 @@ import pytest
 from tests.review.server.kills import Server, trial
 from typer.testing import CliRunner
 
-from conftest import fails
+from conftest import WIDE, fails
 from ltgcd.cli import app
 from ltgcd.review.server.session import Seen, Session
 from ltgcd.run.directory import Run
@@ -55,7 +55,7 @@ def test_all_that_was_said_can_be_written_to_a_file(run_folder: Path, tmp_path: 
     session.act([{"op": "rename", "code": 5, "name": "wasp"}, {"op": "junk", "rows": [1]}], Seen(0), "")
     session.undo(Seen(2), "")
     out = tmp_path / "events.jsonl"
-    done = CliRunner().invoke(app, ["review", str(run_folder), "--export-events", str(out), "--json"])
+    done = CliRunner(env=WIDE).invoke(app, ["review", str(run_folder), "--export-events", str(out), "--json"])
     assert json.loads(done.stdout)["events"] == 3
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["op"] for line in lines] == ["rename", "junk", "undo"]

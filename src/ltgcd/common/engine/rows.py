@@ -36,6 +36,7 @@ Arrays = Mapping[str, NDArray[Any]]
 Found = tuple[NDArray[Any], ...]  # what is computed of a block of rows, each (rows, …)
 Block = tuple[int, int]  # its first row, and the one behind its last
 Compute = Callable[[int, int], Found]
+WORK = ".ltgcd-work-"  # how the folder of some work begins: whatever else is where we share through is somebody's
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,9 @@ def shared(sharing: Sharing | None) -> Iterator[None]:
 
 @contextmanager
 def on_cluster(cluster: str | None, folder: Path, notify: Callable[[str], None]) -> Iterator[None]:
-    """Let a Ray cluster share blocks of rows inside, through a folder that goes at the end; None is nobody.
+    """Let a Ray cluster share blocks of rows inside, through a folder; None is nobody.
 
-    Stopped before the end, the folder stays: the same work finds in it what is finished.
+    What is ours in the folder goes at the end. Stopped before, it stays: the same work finds in it what is finished.
     """
     if cluster is None:
         yield
@@ -83,7 +84,15 @@ def on_cluster(cluster: str | None, folder: Path, notify: Callable[[str], None])
     # What Ray prints goes to stderr: stdout is for what the command says.
     with redirect_stdout(sys.stderr), joined(check_cluster(cluster)), shared(Sharing(folder, None, cluster, notify)):
         yield
-    shutil.rmtree(folder, ignore_errors=True)
+    for path in ours_in(folder):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def ours_in(folder: Path) -> list[Path]:
+    """What may be removed of a folder to share through: all of it or, where it holds something else, our part."""
+    held = list(folder.iterdir()) if folder.is_dir() else []
+    work = [path for path in held if path.name.startswith(WORK)]
+    return [folder] if folder.is_dir() and not folder.is_symlink() and work == held else work
 
 
 def by_rows(
@@ -130,7 +139,7 @@ def _by_others(
     prepare: Callable[[Arrays], Compute], arrays: Arrays, blocks: list[Block], title: str, sharing: Sharing
 ) -> Iterator[tuple[slice, Found]]:
     """Have others compute the blocks that nobody has finished, and read them all."""
-    folder = sharing.folder.resolve() / _checksum(prepare, arrays, blocks)
+    folder = sharing.folder.resolve() / f"{WORK}{_checksum(prepare, arrays, blocks)}"
     folder.mkdir(parents=True, exist_ok=True)
     for name, array in arrays.items():
         if not (path := folder / f"{name}.npy").is_file():

@@ -107,6 +107,8 @@ class FilePlacer:
             found.append(f"Links are not possible here ({self.refused.strerror}), so the files were copied.")
         elif self.written and not self.copy and self.items.kind == "image":
             found.append("The source holds images inside a table, so they were written out as files.")
+        if self.linked:
+            found.append("They are links to your files; --copy for real copies.")
         if self.missing:
             found.append(
                 f"{len(self.missing)} items can't be read and were left out (for example '{self.missing[0]}')."

@@ -8,7 +8,6 @@ predictions. Nothing that exists is ever overwritten, and what is cut short leav
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -20,13 +19,15 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.outputs import check_output
 from ltgcd.common.spreadsheet import guarded
 from ltgcd.data.collection import Collection, positions
 from ltgcd.data.images import image_size
+from ltgcd.data.labels import GIVEN
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
 from ltgcd.discovery.classes import SUGGESTED
 from ltgcd.output.export.files import safe_name, unique_name
-from ltgcd.output.export.job import BINS, GIVEN, Export
+from ltgcd.output.export.job import BINS, Export
 from ltgcd.output.export.label_studio import INTERFACE, write_label_studio
 from ltgcd.output.export.publish import private_folder, publish
 
@@ -54,12 +55,7 @@ def check_export(form: str, out: Path, statuses: tuple[str, ...] = STATUSES, sou
     if wrong := set(statuses) - set(STATUSES):
         raise InputError(f"There is no status '{min(wrong)}'; choose known, novel, unsure or junk.")
     for path in [out, _beside(out, INTERFACE)] if form == "label-studio" else [out]:
-        if os.path.lexists(path):
-            raise InputError(f"{path} is there already, and nothing is overwritten; give another --out, or remove it.")
-    if source is not None and source.is_dir() and out.resolve().is_relative_to(source.resolve()):
-        raise InputError(
-            f"{out} lies in the source {source}, which would then be read with it; give an --out outside of the source."
-        )
+        check_output(path, None, (source,))
 
 
 def export_items(
@@ -80,7 +76,8 @@ def export_items(
         ``id, label, name, status, confidence`` and, where they are there, ``given`` and ``suggested``; more columns are
         left out.
     collection : Collection or None
-        The items, in any order, for all formats but csv and parquet; every assigned item must be among them.
+        The items, in any order; every assigned item must be among them. For csv and parquet, which show the beginning
+        of texts, they may be missing.
     form : str
         A key of `FORMATS`.
     out : path
@@ -108,7 +105,7 @@ def export_items(
             (folder / ending).write_text(content, encoding="utf-8")
             written.append((folder / ending, _beside(out, ending)))
         publish([*written, (folder / "output", out)])
-    return {"format": form, "n": n, "path": str(out), "notes": job.notes}
+    return {"format": form, "n": n, "path": str(out), "notes": [*job.notes, *job.name_notes()]}
 
 
 def _beside(out: Path, ending: str) -> Path:
@@ -127,12 +124,12 @@ def _items_of(table: pa.Table, collection: Collection) -> Collection:
 
 
 def _write_csv(job: Export, path: Path) -> int:
-    pacsv.write_csv(guarded(job.table()), path)
+    pacsv.write_csv(guarded(job.table_with_texts()), path)
     return len(job.ids)
 
 
 def _write_parquet(job: Export, path: Path) -> int:
-    pq.write_table(job.table(), path, write_page_checksum=True)
+    pq.write_table(job.table_with_texts(), path, write_page_checksum=True)
     return len(job.ids)
 
 

@@ -12,11 +12,13 @@ import pyarrow.compute as pc
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import with_metadata
 from ltgcd.data.collection import Collection
+from ltgcd.data.exported import TEXT_LENGTH
+from ltgcd.data.items import Texts
+from ltgcd.data.labels import GIVEN, means_no_label
 from ltgcd.discovery.classes import SUGGESTED
 from ltgcd.output.export.files import FilePlacer
 
 UNSURE, JUNK = "unsure", "junk"
-GIVEN = "given"  # column that says whether the label is a person's
 BINS = (UNSURE, JUNK)  # items that are in no category, and stay apart under these names
 
 
@@ -70,6 +72,21 @@ class Export:
         """Status of each category that has items, by number, unsure ones and junk last."""
         rows = sorted({(code, self._category(code, status), status) for code, _, status in self._kinds})
         return {category: status for _, category, status in sorted(rows, key=lambda row: row[1] in BINS)}
+
+    def name_notes(self) -> list[str]:
+        """What a person should know of names: classes that are called otherwise here, or read back as no label."""
+        own = {code: name or "unnamed" for code, name, _ in self._kinds}
+        found = [
+            f"The category '{own[code]}' is called '{shown}' here, for another one or a bin has its name."
+            for code, shown in sorted(self.names.items())
+            if shown != own[code]
+        ]
+        if empty := sorted({name for name in self.category_statuses if name not in BINS and means_no_label(name)}):
+            found.append(
+                f"'{empty[0]}' says that there is no label: read again from here, items of such a class are "
+                "unlabelled; give it another name ('ltgcd relabel')."
+            )
+        return found
 
     @cached_property
     def ids(self) -> list[str]:
@@ -126,6 +143,14 @@ class Export:
             table = table.append_column(SUGGESTED, pc.if_else(is_junk, None, proposed))
         # The reader of parquet takes the labels as they are where the classes are told: "1" beside "cat", too.
         return with_metadata(table, {"class_names": [c for c, s in self.category_statuses.items() if s not in BINS]})
+
+    def table_with_texts(self) -> pa.Table:
+        """The table with the beginning of each text, where the items are texts: for whoever edits it by hand."""
+        items = None if self.collection is None else self.collection.items
+        if not isinstance(items, Texts):
+            return self.table()
+        beginnings = pc.utf8_slice_codeunits(items.texts, 0, TEXT_LENGTH)
+        return self.table().append_column("text", beginnings.slice(0, len(self.assignments)))
 
     def need(self, *kinds: str) -> Collection:
         """The items themselves; says what is missing."""

@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 MARKED = 80  # the confidence, in percent, by which the sentence on confidences is made concrete
+# Where labels show little of how much is novel, the estimate is too low, and its interval, too.
+MAY_BE_MORE = "More are likely if Odd ones, key O in 'ltgcd review', holds whole groups."
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ def estimate_sentence(k_estimate: dict[str, Any] | None, appended: int = 0) -> s
     interval = "" if low is None or high is None else f" (90 % interval {low:,} to {high:,})"
     since = f"; items that came later have added {appended:,}" if appended else ""
     # Said first of the estimate, because the counts of what was found need not be the same.
-    return f"Estimated beforehand: about {plural(k, 'class', 'classes')} in all, known and novel{interval}{since}."
+    said = f"Estimated beforehand: about {plural(k, 'class', 'classes')} in all, known and novel{interval}{since}."
+    return f"{said} {MAY_BE_MORE}" if interval else said
 
 
 def calibration_sentence(error: float | None, chance: float | None = None) -> str:
@@ -95,7 +98,7 @@ def calibration_sentence(error: float | None, chance: float | None = None) -> st
     expected = expected_right(error)
     if error is None or not math.isfinite(error):
         return expected
-    measured = "In rehearsals with known labels hidden, confidences were"
+    measured = "Confidences were then"
     if chance is not None and error <= chance:
         return f"{expected} {measured} no further off than chance explains."
     measured += f" too high or too low by {_points(error)} in 100 on average"
@@ -109,11 +112,14 @@ def expected_right(error: float | None) -> str:
     interval = right_of_hundred(error)
     if interval is None:
         return "Confidences are the model's own, which are often too high: no rehearsal has checked them."
-    return f"Of 100 items marked {MARKED} %, expect {interval[0]} to {interval[1]} right."
+    return (
+        f"In rehearsals with some of your classes hidden, {interval[0]} to {interval[1]} of 100 items marked {MARKED} "
+        "% were right; if the collection holds more of what is new than was found, fewer are."
+    )
 
 
 def right_of_hundred(error: float | None) -> tuple[int, int] | None:
-    """How many of 100 items marked `MARKED` percent can be expected to be right, at an error of this share."""
+    """How many of 100 items marked `MARKED` percent were right in rehearsals, at an error of this share."""
     if error is None or not math.isfinite(error):
         return None
     return max(0, MARKED - _points(error)), min(100, MARKED + _points(error))

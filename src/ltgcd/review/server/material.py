@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ltgcd.data.collection import UNLABELLED
+from ltgcd.data.collection import UNLABELLED, Collection
 from ltgcd.data.items import Items, Kind, Texts
 from ltgcd.discovery.classes import JUNK
 from ltgcd.graph.class_shapes import class_shapes
@@ -77,6 +77,13 @@ class Material:
     def n_labelled(self) -> int:
         """How many."""
         return int(self.labelled.sum())
+
+    @property
+    def with_texts(self) -> Collection | None:
+        """The items where they are texts, for a table that shows them."""
+        if not isinstance(self.items, Texts):
+            return None
+        return Collection(self.ids, self.items, np.full(len(self.ids), UNLABELLED, dtype=np.int64), ())
 
     def texts(self, rows: NDArray[np.int64]) -> list[str] | None:
         """Some of the texts; None where the items are none."""

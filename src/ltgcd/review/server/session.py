@@ -220,7 +220,7 @@ class Session:
             table = self.held.review.table()
         with tempfile.TemporaryDirectory() as place:
             table = with_given(table, self.described.labelled)
-            export_items(table, None, "csv", Path(place) / "labels.csv")
+            export_items(table, self.material.with_texts, "csv", Path(place) / "labels.csv")
             return (Path(place) / "labels.csv").read_bytes()
 
     def _machine(self) -> NDArray[np.int64]:

@@ -37,20 +37,20 @@ class Comparison(NamedTuple):
     renamed: list[tuple[str, str]]
     copies: list[tuple[str, str]]
 
-    def sentences(self) -> list[str]:
-        """What a person should know of it."""
+    def sentences(self, holder: str = "the run") -> list[str]:
+        """What a person should know of it; `holder` is what has the other items."""
         found = []
         if self.renamed:
             old, new = self.renamed[0]
             found.append(
-                f"{_items(self.renamed, 'has', 'have')} an id that the run has for other content; added under a new "
+                f"{_items(self.renamed, 'has', 'have')} an id that {holder} has for other content; added under a new "
                 f"one (for example '{old}' as '{new}')."
             )
         if self.copies:
             new, held = self.copies[0]
             found.append(
-                f"{_items(self.copies, 'has', 'have')} the same content as items that the run has under other ids (for "
-                f"example '{new}' and '{held}'); added all the same."
+                f"{_items(self.copies, 'has', 'have')} the same content as items that {holder} has under other ids "
+                f"(for example '{new}' and '{held}'); added all the same."
             )
         return found
 
