@@ -380,7 +380,9 @@ def test_bad_parameters_are_a_sentence(digits, changes, sentence):
     ],
 )
 def test_settings_that_do_not_go_together_are_refused_before_the_estimate(digits, monkeypatch, changes, sentence):
-    monkeypatch.setattr("ltgcd.discovery.discover.estimate_k", lambda *_, **__: pytest.fail("estimated first"))
+    monkeypatch.setattr(
+        "ltgcd.discovery.discover.estimate_class_number", lambda *_, **__: pytest.fail("estimated first")
+    )
     x, y, _ = digits
     with pytest.raises(InputError, match=sentence):
         CategoryDiscovery(**changes).fit(x, y)

@@ -45,13 +45,13 @@ class Shape(NamedTuple):
 GROWING = tuple(Shape(n, 384, k) for n, k in ((62_500, 300), (250_000, 550), (1_000_000, 1000)))
 LARGEST_SET = Shape(437_000, 768, 8142, 500.0)
 SHAPES = {shape.n: shape for shape in (*GROWING, LARGEST_SET)}
+# How the first line of a stage begins. What only names one, or says how far it is, begins none.
 STAGES = (
-    ("estimating the number", "class number"),
-    ("training with", "training"),
-    ("rehears", "rehearsals"),
-    ("drawing the report", "report"),
+    (re.compile(r"· estimating the number of classes$"), "class number"),
+    (re.compile(r"· training with "), "training"),
+    (re.compile(r"· (rehearsals are on |\d+ rehearsals, |rehearsal \d+ of )"), "rehearsals"),
+    (re.compile(r"· drawing the report$"), "report"),
 )
-FAR = re.compile(r"·? ?[^:]+: [\d,]+ of [\d,]+, ")  # a line of progress begins no stage
 
 
 def problem(path: Path, shape: Shape, seed: int = 0) -> None:
@@ -98,8 +98,8 @@ def measured(command: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         assert process.stderr is not None
         for line in process.stderr:
             print(f"    {line.rstrip()}", file=sys.stderr, flush=True)
-            found = next((name for text, name in STAGES if text in line), None)
-            if FAR.match(line) or found is None or found == stages[-1]["stage"]:
+            found = next((name for begins, name in STAGES if begins.match(line.rstrip())), None)
+            if found is None or found == stages[-1]["stage"]:
                 continue
             now, cpu = time.perf_counter(), last["cpu"]
             close(now)

@@ -1,6 +1,6 @@
 """A quarter of a million vectors by ltgcd and by what people use: time, memory, number of classes, balanced accuracy.
 
-    pip install '.[bench]'
+    pip install --editable '.[bench]'
     python benchmarks/speed/rivals.py [--items 250000] [--classes 550] [--only EVoC …]
 
 The vectors are those of ``growth.py``: 384 numbers, Zipf sizes, half of the classes known and half of their items
@@ -8,6 +8,9 @@ labelled. Every row is a process of its own that may use all cores and has seen 
 what compiles has compiled. The rivals take their authors' settings and no label; plain k-means alone is told a number.
 ltgcd is `discover` with its estimated number, without and with its rehearsals. Items that a rival calls noise are one
 cluster of their own. The most memory is that of a process, for ltgcd times the processes that it may have.
+
+A row is written to benchmarks/results/speed-rivals.txt as soon as it is there; rows that were not asked for stay, if
+they are of the same items.
 """
 
 from __future__ import annotations
@@ -137,45 +140,58 @@ def scored(labels: np.ndarray, y: np.ndarray, true: np.ndarray) -> dict[str, Any
     }
 
 
+def head(items: int, classes: int) -> list[str]:
+    """What stands above the rows: the command and the names of the columns."""
+    return [
+        f"$ python benchmarks/speed/rivals.py --items {items} --classes {classes}",
+        "",
+        "| | seconds | CPU-seconds | most memory | K | noise | balanced All / Old / New |",
+        "|---|---|---|---|---|---|---|",
+    ]
+
+
+def kept_rows(above: list[str]) -> dict[str, str]:
+    """Rows of an earlier run of the same command, by their names."""
+    lines = RESULT.read_text().splitlines() if RESULT.is_file() else []
+    return {line.split("|")[1].strip(): line for line in lines[len(above) :]} if lines[: len(above)] == above else {}
+
+
+def row_of(name: str, path: Path, k: int, y: np.ndarray, true: np.ndarray) -> str:
+    """Measure one row."""
+    mine, theirs = multiprocessing.get_context("spawn").Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=measured, args=(name, path, k, theirs))
+    process.start()
+    theirs.close()
+    try:
+        labels, seconds, cpu_seconds, memory = mine.recv()
+    except EOFError:
+        return f"| {name} | did not end | | | | | |"
+    process.join()
+    s = scored(labels, y, true)
+    print(json.dumps({"row": name, "seconds": seconds, **s}), flush=True)
+    return (
+        f"| {name} | {seconds:.0f} | {cpu_seconds:.0f} | {memory / 2**30:.1f} GiB | {s['k']} | "
+        f"{100 * s['noise']:.0f} % | {s['all']} / {s['old']} / {s['new']} |"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=250_000)
     parser.add_argument("--classes", type=int, default=550)
     parser.add_argument("--only", nargs="*", default=None)
     options = parser.parse_args()
-    said = [
-        f"$ python benchmarks/speed/rivals.py --items {options.items} --classes {options.classes}",
-        "",
-        "| | seconds | CPU-seconds | most memory | K | noise | balanced All / Old / New |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    above = head(options.items, options.classes)
+    found = kept_rows(above)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "made-up.npz"
         problem(path, Shape(options.items, 384, options.classes))
         with np.load(path) as held:
             y, true = held["y"], held["y_true"]
         for name in options.only or rows(options.classes):
-            mine, theirs = multiprocessing.get_context("spawn").Pipe()
-            process = multiprocessing.get_context("spawn").Process(
-                target=measured, args=(name, path, options.classes, theirs)
-            )
-            process.start()
-            theirs.close()
-            try:
-                labels, seconds, cpu_seconds, memory = mine.recv()
-            except EOFError:
-                said.append(f"| {name} | did not end | | | | | |")
-                continue
-            process.join()
-            s = scored(labels, y, true)
-            said.append(
-                f"| {name} | {seconds:.0f} | {cpu_seconds:.0f} | {memory / 2**30:.1f} GiB | {s['k']} | "
-                f"{100 * s['noise']:.0f} % | {s['all']} / {s['old']} / {s['new']} |"
-            )
-            print(json.dumps({"row": name, "seconds": seconds, **s}), flush=True)
-    print("\n".join(said))
-    if options.only is None:
-        RESULT.write_text("\n".join(said) + "\n")
+            found[name] = row_of(name, path, options.classes, y, true)
+            RESULT.write_text("\n".join([*above, *found.values()]) + "\n")
+    print(RESULT.read_text(), end="")
 
 
 if __name__ == "__main__":

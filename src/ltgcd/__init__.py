@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ltgcd import plot
     from ltgcd.class_number.estimate import KEstimate, estimate_k
+    from ltgcd.class_number.sampled import estimate_class_number
     from ltgcd.common.errors import InputError
     from ltgcd.data.collection import Collection, Source, Truth
     from ltgcd.data.sources import read_source
@@ -62,6 +63,7 @@ _HOME = {
     "discover": "discovery.discover",
     "draw_split": "data.splits",
     "embed": "features.embed",
+    "estimate_class_number": "class_number.sampled",
     "estimate_k": "class_number.estimate",
     "evaluate": "evaluation.metric",
     "load_backbone": "features.backbones",
@@ -86,6 +88,7 @@ __all__ = [
     "discover",
     "draw_split",
     "embed",
+    "estimate_class_number",
     "estimate_k",
     "evaluate",
     "load_backbone",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,8 +16,14 @@ import pytest
 
 import ltgcd.common.progress
 from conftest import call_cli
+from ltgcd.class_number.estimate import estimate_k
 from ltgcd.common.progress import progress, rate, time_left
+from ltgcd.data.npz import read_npz, write_npz
+from ltgcd.graph.communities import communities
 from ltgcd.graph.knn import knn_graph
+from ltgcd.graph.semi_kmeans import semi_kmeans
+from ltgcd.output.report.geometry import whitened_features
+from ltgcd.output.report.layout import places_on_map
 
 
 def test_rates_and_times_in_words() -> None:
@@ -86,3 +94,79 @@ def test_the_search_of_neighbours_tells_how_far_it_is(
     said = capsys.readouterr().err
     assert said.count("· searching neighbours: 1,000 of 6,000, ") == 1
     assert said.count("· sorting items into cells: 1,000 of 6,000, ") == (0 if exact else 1)
+
+
+def made_up(n: int, k: int, d: int = 24) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.RandomState(1)
+    true = random.randint(k, size=n)
+    x = (random.randn(k, d)[true] + 0.5 * random.randn(n, d)).astype(np.float32)
+    return x, np.where((true % 2 == 0) & (random.rand(n) < 0.5), true // 2, -1)
+
+
+def test_what_takes_long_says_that_it_has_begun(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A call of a library can't tell how far it is: a log shows all the same what is going on. What is short is silent.
+
+    Once a line has told how far it is, that it has begun is no news.
+    """
+    monkeypatch.setattr("ltgcd.common.progress.BEGAN_SECONDS", 0.1)
+    with progress("finding principal components", 1):
+        time.sleep(0.5)
+    assert capsys.readouterr().err == "· finding principal components …\n"
+    monkeypatch.setattr("ltgcd.common.progress.BEGAN_SECONDS", 0.5)
+    with progress("short", 1):
+        pass
+    monkeypatch.setattr("ltgcd.common.progress.LINE_SECONDS", 0.0)
+    with progress("training", 3) as advance:
+        advance(1)
+        time.sleep(1.0)
+    said = capsys.readouterr().err
+    assert said.startswith("· training: 1 of 3, ") and said.count("\n") == 1
+
+
+def test_what_is_part_of_something_else_has_a_bar_below_it() -> None:
+    """Two displays on one terminal would write over each other."""
+    code = (
+        "import time\nfrom ltgcd.common import progress\n"
+        "with progress.progress('training', 2) as outer:\n"
+        "    with progress.progress('searching', 2) as inner:\n"
+        "        inner(1)\n        time.sleep(0.3)\n"
+        "        assert len(progress._bars) == 1 and len(progress._bars[0].tasks) == 2\n"
+        "    outer(1)\n    assert [task.description for task in progress._bars[0].tasks] == ['training']\n"
+        "assert not progress._bars\n"
+    )
+    reader, writer = pty.openpty()
+    done = subprocess.run([sys.executable, "-c", code], stderr=writer, check=False, timeout=60)
+    os.close(writer)
+    os.close(reader)
+    assert done.returncode == 0
+
+
+def test_every_long_stage_tells_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """In a large collection each of these takes from seconds to minutes, and was silent."""
+    monkeypatch.setattr("ltgcd.common.progress.BEGAN_SECONDS", 600.0)  # however busy the machine is
+    x, y = made_up(2000, 20)
+    silent = estimate_k(x, y)
+    assert not capsys.readouterr().err, "in a small one nothing is said"
+    monkeypatch.setattr("ltgcd.common.progress.LINE_SECONDS", 0.0)
+    assert estimate_k(x, y).labels.tolist() == silent.labels.tolist()
+    communities(knn_graph(x, 10), 300, 0)
+    semi_kmeans(x, y, 10, 20)
+    monkeypatch.setattr("ltgcd.output.report.layout.SAMPLE", 100)
+    monkeypatch.setattr("ltgcd.output.report.layout.ROWS", 1000)
+    monkeypatch.setattr("ltgcd.output.report.layout.ITERATIONS", 250)
+    places_on_map(x, np.arange(2000) % 20)
+    whitened_features(x, y)
+    write_npz(tmp_path / "large.npz", {"x": np.zeros((2**20, 5), np.float32)})
+    read_npz(tmp_path / "large.npz")
+    said = capsys.readouterr().err
+    for stage in (
+        "merging density peaks", "learning what tells known from novel", "counting hidden classes",
+        "drawing what chance may have decided", "looking for communities", "drawing the first centres",
+        "comparing items with centres", "placing items on the map", "whitening items for the page",
+        "writing large.npz (MB)", "looking at every byte (MB)", "reading large.npz (MB)",
+    ):  # fmt: skip
+        assert re.search(rf"· {re.escape(stage)}: [\d,]+ of [\d,]+, .* left\n", said), stage

@@ -181,7 +181,9 @@ def test_an_estimate_that_is_there_is_not_made_again(monkeypatch: pytest.MonkeyP
     kept: list = []
     one = discover(Task(x, y, 4), config, Hooks(estimated=kept.append))
     assert kept == [one.estimate]
-    monkeypatch.setattr("ltgcd.discovery.discover.estimate_k", lambda *_, **__: pytest.fail("estimated again"))
+    monkeypatch.setattr(
+        "ltgcd.discovery.discover.estimate_class_number", lambda *_, **__: pytest.fail("estimated again")
+    )
     two = discover(Task(x, y, 4), config, Hooks(estimate=dataclasses.replace(kept[0])))
     same(one, two, np.arange(len(x)), np.arange(4))
 

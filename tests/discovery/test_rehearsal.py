@@ -23,7 +23,6 @@ from ltgcd.discovery.rehearsal import (
     expected_weights,
     judge,
     rehearse,
-    stratified_sample,
     with_hidden_classes,
 )
 from ltgcd.run.directory import Run
@@ -258,17 +257,6 @@ def test_rehearsals_that_make_no_sense_are_refused(tmp_path: Path) -> None:
         train(digits_source(), tmp_path / "five", k=10, rehearsals=5)
     with pytest.raises(InputError, match="'kmeans' trains nothing"):
         train(digits_source(), tmp_path / "kmeans", k=10, method="kmeans", rehearsals=1)
-
-
-def test_a_sample_keeps_every_class_and_stands_for_all() -> None:
-    """1,000, 100 and 5 items, of which 260 may be taken: 0.231 of each (231 + 24 + 5), but twenty at least, or all."""
-    strata = np.repeat([0, 1, 2], [1000, 100, 5])
-    sample = stratified_sample(strata, 260, 0)
-    taken = np.bincount(strata[sample.rows])
-    assert taken.tolist() == [231, 24, 5]
-    assert (np.diff(sample.rows) > 0).all()
-    np.testing.assert_allclose(np.bincount(strata[sample.rows], weights=sample.counts), [1000, 100, 5])
-    assert not np.array_equal(sample.rows, stratified_sample(strata, 260, 1).rows)
 
 
 def test_weights_of_a_sample_are_those_of_the_items_that_it_stands_for() -> None:

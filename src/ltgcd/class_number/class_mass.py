@@ -21,6 +21,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from ltgcd.class_number.known_share import KnownShare, mixture_share
 from ltgcd.class_number.peak_search import MAX_PEAKS, nearest
 from ltgcd.common.logistic import platt_scaling
+from ltgcd.common.progress import progress
 from ltgcd.graph.density import density
 from ltgcd.graph.knn import NeighbourGraph
 from ltgcd.graph.peaks import find_peaks
@@ -81,12 +82,14 @@ def mean_log_size(z: NDArray[np.float32], graph: NeighbourGraph, coarsest: int) 
     if len(peaks) < 2:
         return np.full(len(z), np.log(len(z)))
     own = nearest(unit, unit[peaks])
-    tree = linkage(unit[peaks].astype(np.float64), "average", metric="cosine")
     numbers = np.unique(np.geomspace(min(coarsest, len(peaks)), len(peaks), CUTS).astype(int))
     total = np.zeros(len(z))
-    for number in numbers:  # not cut_tree for all at once: it takes the cut with every peak for itself for one cluster
-        of_item = fcluster(tree, number, "maxclust")[own]
-        total += np.log(np.bincount(of_item)[of_item])
+    with progress("merging density peaks", len(numbers)) as advance:
+        tree = linkage(unit[peaks].astype(np.float64), "average", metric="cosine")
+        for number in numbers:  # not cut_tree for all at once: it takes the cut with every peak for itself for one
+            of_item = fcluster(tree, number, "maxclust")[own]
+            total += np.log(np.bincount(of_item)[of_item])
+            advance(1)
     return total / len(numbers)
 
 

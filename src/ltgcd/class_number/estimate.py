@@ -30,6 +30,7 @@ from ltgcd.class_number.rivals import ChosenPartition, evoc_layers, finch_levels
 from ltgcd.class_number.search import Curve, Search, labelled_accuracy, search_k
 from ltgcd.common.engine.threads import numpy_in_one_thread
 from ltgcd.common.errors import InputError
+from ltgcd.common.tables import most_likely
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.order import ContentOrder, content_order
 from ltgcd.graph import kmeans
@@ -37,6 +38,7 @@ from ltgcd.graph.feature_graph import FeatureGraph, components_of
 from ltgcd.graph.knn import knn_graph
 from ltgcd.graph.whitening import (
     class_means,
+    cosines,
     normalise,
     within_class_whitening,
     without_long_rows,
@@ -306,7 +308,7 @@ def _distance(white: NDArray[np.float32], task: _Task, classes: NDArray[np.int64
     if not len(classes):
         return np.full(len(white), 2.0)
     means = class_means(white, task.y, task.n_old)[0][classes]
-    return np.asarray(1.0 - (white @ normalise(means).T).max(axis=1), dtype=np.float64)
+    return np.asarray(1.0 - most_likely(cosines(white, means))[1], dtype=np.float64)
 
 
 def _likelihood_curve(found: KnownShare, number: float, high: int, n_shown: int, task: _Task) -> Curve:

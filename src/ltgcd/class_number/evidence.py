@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from ltgcd.common.engine.threads import available_cores
 from ltgcd.common.progress import progress
+from ltgcd.common.tables import block_rows
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.knn import NeighbourGraph
 from ltgcd.graph.whitening import class_means, normalise, within_class_whitening
 
 FOLDS = 5
 NEIGHBOURS = 30
-BLOCK = 4096  # rows of an (N, classes) table that are held at once
+BLOCK = 4096  # rows of an (N, classes) table that are held at once, of fewer than 2,048 classes
 TEMPERATURE = 0.05
 RANKS = 3  # nearest classes whose closeness is evidence
 
@@ -58,7 +59,7 @@ def evidence(
                 cosine, left_out = _without_one(white, rows, means, counts, members, own=classes[rows])
                 return _evidence_rows(cosine, y, graph, items[rows], items[left_out], ranks)
 
-            parts += _in_blocks(looked_at, np.flatnonzero(fold_of == fold), advance)
+            parts += _in_blocks(looked_at, np.flatnonzero(fold_of == fold), n_classes, advance)
     return _gathered(parts, len(items))
 
 
@@ -89,17 +90,19 @@ def hidden_evidence(
                 cosine, left_out = _without_one(white, rows, means, counts, members, hide=hide)
                 return _evidence_rows(cosine, y, graph, labelled[rows], labelled[left_out], ranks, hide)
 
-            parts += _in_blocks(looked_at, np.flatnonzero(fold_of == fold), advance)
+            parts += _in_blocks(looked_at, np.flatnonzero(fold_of == fold), n_classes, advance)
     return _gathered(parts, len(labelled))
 
 
 def _in_blocks(
     looked_at: Callable[[NDArray[np.int64]], NDArray[np.float64]],
     rows: NDArray[np.int64],
+    n_classes: int,
     advance: Callable[[int], None],
 ) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
     """Look at rows (n,) block by block, one a core at a time; each by itself, so that their number changes nothing."""
-    blocks = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
+    step = min(BLOCK, block_rows(n_classes))  # every core holds a few tables of so many rows by all classes
+    blocks = [rows[start : start + step] for start in range(0, len(rows), step)]
     found = []
     pool = ThreadPoolExecutor(available_cores())
     try:

@@ -24,6 +24,7 @@ from ltgcd.class_number.evidence import (
     with_siblings,
 )
 from ltgcd.class_number.known_share import mixture_share, separate
+from ltgcd.common.progress import progress
 from ltgcd.data.collection import UNLABELLED, seed_after
 from ltgcd.graph.knn import NeighbourGraph
 
@@ -63,30 +64,32 @@ def bootstrap(
     outside = table.per_item @ table.items
     n_items, chance = int(table.items.sum()), table.items / table.items.sum()
     numbers, drawn_shares = np.empty(BOOTSTRAPS), np.empty(BOOTSTRAPS)
-    for draw in range(BOOTSTRAPS):
-        # A generator of its own: a last digit that changes one draw leaves the others as they are.
-        random = np.random.RandomState([random_state, draw])
-        g = int(random.choice(len(table.belief), p=table.belief))
-        times = np.zeros(masses.shape[1])
-        times[present] = random.multinomial(len(present), uniform)
-        items = random.multinomial(n_items, chance).astype(np.float64)
-        share, odds = mass_share(table, g, times, items)
-        n_novel = expected[g] - n_old
-        if n_novel >= LEAST:
-            others = random.multinomial(max(1, round(n_novel)), uniform)
-            known, novel = table.known[g].sum(axis=0), table.novel[g][present]
-            usual = _mixed_share(odds, shares[g], known, novel.sum(axis=0))
-            share = float(np.clip(share - _mixed_share(odds, shares[g], known, others @ novel) + usual, 0, 1))
-        total = masses[g].sum()
-        sizes = masses[g] * max(share * outside[g] + (total if inside else 0.0), 1.0) / total  # at this share
-        left = (1 - share) * outside[g]
-        mean = max(float((times * sizes).sum() / times.sum()), 1e-9)
-        often = times[present] / times.sum()
-        reached = np.cumsum(random.choice(sizes[present], size=int(min(3 * left / mean + 30, 1e5)), p=often))
-        whole = int(np.searchsorted(reached, left))
-        before, after = reached[whole - 1] if whole else 0.0, reached[min(whole, len(reached) - 1)]
-        part = (left - before) / (after - before) if after > before else 0.0
-        numbers[draw], drawn_shares[draw] = n_old + whole + part, share
+    with progress("drawing what chance may have decided", BOOTSTRAPS) as advance:
+        for draw in range(BOOTSTRAPS):
+            # A generator of its own: a last digit that changes one draw leaves the others as they are.
+            random = np.random.RandomState([random_state, draw])
+            g = int(random.choice(len(table.belief), p=table.belief))
+            times = np.zeros(masses.shape[1])
+            times[present] = random.multinomial(len(present), uniform)
+            items = random.multinomial(n_items, chance).astype(np.float64)
+            share, odds = mass_share(table, g, times, items)
+            n_novel = expected[g] - n_old
+            if n_novel >= LEAST:
+                others = random.multinomial(max(1, round(n_novel)), uniform)
+                known, novel = table.known[g].sum(axis=0), table.novel[g][present]
+                usual = _mixed_share(odds, shares[g], known, novel.sum(axis=0))
+                share = float(np.clip(share - _mixed_share(odds, shares[g], known, others @ novel) + usual, 0, 1))
+            total = masses[g].sum()
+            sizes = masses[g] * max(share * outside[g] + (total if inside else 0.0), 1.0) / total  # at this share
+            left = (1 - share) * outside[g]
+            mean = max(float((times * sizes).sum() / times.sum()), 1e-9)
+            often = times[present] / times.sum()
+            reached = np.cumsum(random.choice(sizes[present], size=int(min(3 * left / mean + 30, 1e5)), p=often))
+            whole = int(np.searchsorted(reached, left))
+            before, after = reached[whole - 1] if whole else 0.0, reached[min(whole, len(reached) - 1)]
+            part = (left - before) / (after - before) if after > before else 0.0
+            numbers[draw], drawn_shares[draw] = n_old + whole + part, share
+            advance(1)
     return numbers, drawn_shares
 
 
@@ -125,12 +128,14 @@ def measured_error(
     folds = sibling_folds(z, y, random_state)
     random = np.random.RandomState(random_state)
     errors = []
-    for half in range(HALVES):
-        hidden = np.zeros(int(classes.max()) + 1, dtype=np.bool_)
-        hidden[random.choice(classes, len(classes) // 2, replace=False)] = True
-        keeps = row_folds(z, seed_after(random_state, 1 + half)) < LABELLED_FOLDS
-        error = _error_of_a_half(z, y, graph, log_size, folds, hidden, keeps, random_state)
-        errors += [] if error is None else [error]
+    with progress("counting hidden classes", HALVES) as advance:
+        for half in range(HALVES):
+            hidden = np.zeros(int(classes.max()) + 1, dtype=np.bool_)
+            hidden[random.choice(classes, len(classes) // 2, replace=False)] = True
+            keeps = row_folds(z, seed_after(random_state, 1 + half)) < LABELLED_FOLDS
+            error = _error_of_a_half(z, y, graph, log_size, folds, hidden, keeps, random_state)
+            errors += [] if error is None else [error]
+            advance(1)
     return np.array(errors)
 
 

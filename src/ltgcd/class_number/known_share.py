@@ -19,6 +19,7 @@ from sklearn.metrics import roc_auc_score
 
 from ltgcd.class_number.evidence import class_folds, evidence, hidden_evidence, sibling_folds
 from ltgcd.common.logistic import LogisticRegression, platt_scaling
+from ltgcd.common.progress import progress
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.knn import NeighbourGraph
 
@@ -112,13 +113,19 @@ def separate(
     rows, target = np.concatenate([known, novel]), np.repeat([1, 0], n)
     class_fold = class_folds(classes, random_state)
     held_out = np.zeros(2 * n)
-    for split, wanted in ((folds, target == 1), (class_fold, target == 0)):
-        for fold in np.unique(split):
-            inside = np.tile(split == fold, 2)
+    parts = [
+        (split == fold, wanted)
+        for split, wanted in ((folds, target == 1), (class_fold, target == 0))
+        for fold in np.unique(split)
+    ]
+    with progress("learning what tells known from novel", len(parts) + 1) as advance:
+        for part, wanted in parts:
+            inside = np.tile(part, 2)
             rest = np.ones_like(inside) if inside.all() else ~inside  # one fold alone can't be held out
             fitted = LogisticRegression.fit(rows[rest], target[rest], weights[rest])
             held_out[inside & wanted] = fitted.log_odds(rows[inside & wanted])
-    model = LogisticRegression.fit(rows, target, weights)
+            advance(1)
+        model = LogisticRegression.fit(rows, target, weights)
     slope, offset = platt_scaling(held_out, target, weights)
     odds = slope * np.concatenate([held_out, model.log_odds(unlabelled)]) + offset
     auc = float(roc_auc_score(target, held_out, sample_weight=weights))

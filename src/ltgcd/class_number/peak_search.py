@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import cut_tree, linkage
 
 from ltgcd.class_number.search import Curve, Search, labelled_accuracy, search_k
-from ltgcd.common.numerics import softmax
-from ltgcd.common.tables import most_likely
+from ltgcd.common.progress import progress
+from ltgcd.common.tables import Kept, RowTable, blocks, keep_most_likely, most_likely, probabilities
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.density import density
 from ltgcd.graph.knn import NeighbourGraph
@@ -68,8 +68,7 @@ def density_peaks(
     if config.connectivity == "bootstrap":
         for _ in range(BOOTSTRAPS):
             prototypes = peaks[np.argsort(-d[peaks], kind="stable")][:MAX_PEAKS]
-            p = softmax(unit @ unit[prototypes].T, BOOTSTRAP_TEMPERATURE)
-            d = density(graph, p, config.k)
+            d = density(graph, _classified(unit, unit[prototypes]), config.k)
             found = find_peaks(d, graph, config.k, candidates=candidates)
             if np.array_equal(found, peaks):
                 break
@@ -77,6 +76,11 @@ def density_peaks(
     overlaps = iou_k(graph, peaks, config.k_s, iou_threshold(config.lam, config.overlap))
     kept = nmds(peaks, d, overlaps, config.lam, config.rule, config.overlap)
     return kept[np.argsort(-d[kept], kind="stable")], d
+
+
+def _classified(unit: NDArray[np.float32], prototypes: NDArray[np.float32]) -> Kept:
+    """Probabilities of unit rows (N, d) in as many classes as there are prototypes (P, d), unit rows too."""
+    return keep_most_likely(probabilities(_products(unit, prototypes), BOOTSTRAP_TEMPERATURE))
 
 
 def search_peaks(
@@ -155,7 +159,16 @@ def partition(
     return labels
 
 
-def nearest(unit: NDArray[np.float32], prototypes: NDArray[np.float32], block: int = 8192) -> NDArray[np.int64]:
-    """Position of the prototype with the greatest cosine, for each row."""
-    parts = [(unit[start : start + block] @ prototypes.T).argmax(axis=1) for start in range(0, len(unit), block)]
-    return np.concatenate(parts).astype(np.int64)
+def nearest(unit: NDArray[np.float32], prototypes: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Position of the prototype (P, d) with the greatest cosine, for each row (N, d)."""
+    products, closest = _products(unit, prototypes), np.empty(len(unit), dtype=np.int64)
+    with progress("sorting items to prototypes", len(unit)) as advance:
+        for place, block in blocks(products):
+            closest[place] = block.argmax(axis=1)
+            advance(len(block))
+    return closest
+
+
+def _products(unit: NDArray[np.float32], prototypes: NDArray[np.float32]) -> RowTable:
+    """Products (N, P) of unit rows (N, d) with prototypes (P, d), block by block."""
+    return RowTable((len(unit), len(prototypes)), lambda rows: unit[rows] @ prototypes.T)

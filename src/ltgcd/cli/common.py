@@ -13,12 +13,16 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperCommand
 
 from ltgcd.common.visible import visible
+
+if TYPE_CHECKING:
+    from ltgcd.data.collection import Source
+    from ltgcd.discovery.memory import Work
 
 NARROWEST = 40  # columns of a terminal that lines are wrapped for
 
@@ -203,6 +207,15 @@ def say_where(result: dict[str, Any]) -> None:
     """Say where the page of a run is, and how its labels are corrected."""
     print(f"Look at it: {result['report']}")
     print(f"Correct it: ltgcd review {result['run']}")
+
+
+def check_vectors_fit(source: Source, max_memory: str | None, work: Work, k: int | None = None) -> None:
+    """Refuse a source of embeddings that takes more memory than allowed; say so if it is more than there is."""
+    from ltgcd.discovery.memory import check_memory
+    from ltgcd.run.train import vectors
+
+    n, dim = vectors(source).shape
+    check_memory(n, dim, k, max_memory, status, work=work)
 
 
 def print_left_out(skipped: list[dict[str, str]]) -> None:

@@ -161,6 +161,7 @@ def predict(
     weights: Annotated[Path | None, typer.Option("--weights", help="Backbone weights, if not the usual ones.")] = None,
     backbone: OwnBackbone = None,
     cluster: Cluster = None,
+    max_memory: MaxMemory = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     id_column: IdColumn = None,
@@ -192,6 +193,7 @@ def predict(
             weights=weights,
             read_from=(source, weights),
             cluster=cluster,
+            max_memory=max_memory,
             notify=status,
         )
 
@@ -213,6 +215,7 @@ def update(
     ] = None,
     weights: Annotated[Path | None, typer.Option("--weights", help="Backbone weights, if not the usual ones.")] = None,
     backbone: OwnBackbone = None,
+    max_memory: MaxMemory = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     id_column: IdColumn = None,
@@ -240,7 +243,9 @@ def update(
         trust_backbone(backbone)
         columns = Columns(text_column, label_column, id_column)
         held, read = Run.open(run), read_source(new, labels, columns=columns, notify=status)
-        return update_run(held, read, base=source, store=opened(new), weights=weights, notify=status)
+        return update_run(
+            held, read, base=source, store=opened(new), weights=weights, max_memory=max_memory, notify=status
+        )
 
     def show(result: dict[str, Any]) -> None:
         counts = ", ".join(f"{result[name]:,} {name}" for name in ("known", "novel", "unsure"))

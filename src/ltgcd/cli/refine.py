@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ltgcd.cli.common import Json, report, say, status
+from ltgcd.cli.common import Json, MaxMemory, report, say, status
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a finished run.")]
 SHOWN = 8  # lines of each kind of change
@@ -95,6 +95,7 @@ def refine(
         typer.Option("--source", help="What the run was made from; a run of 'discover' keeps that itself."),
     ] = None,
     weights: Annotated[Path | None, typer.Option("--weights", help="Backbone weights, if not the usual ones.")] = None,
+    max_memory: MaxMemory = None,
     as_json: Json = False,
 ) -> None:
     """Fit a run again with everything you have said about it: confirmed items never move, categories keep their names.
@@ -124,8 +125,10 @@ def refine(
                 raise InputError("--undo goes alone: it brings back what was before the last refine.")
             return {"undone": True, **undo_refine(held, status)}
         if out is not None and not dry_run:
-            return refined_copy(held, out, source=source, weights=weights, notify=status, show=shown)
-        proposal = refine_run(held, source=source, weights=weights, notify=status)
+            return refined_copy(
+                held, out, source=source, weights=weights, max_memory=max_memory, notify=status, show=shown
+            )
+        proposal = refine_run(held, source=source, weights=weights, max_memory=max_memory, notify=status)
         shown(proposal)
         return proposal.summary() if dry_run else proposal.keep(status)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,10 +13,12 @@ from ltgcd.cli.common import (
     Json,
     Labels,
     LabelsFrom,
+    MaxMemory,
     OwnBackbone,
     Seed,
     VectorsPath,
     Workers,
+    check_vectors_fit,
     print_scores,
     report,
     say,
@@ -83,6 +86,16 @@ def estimate_k(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the curve and the interval: .png or .svg.")
     ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample",
+            min=1,
+            show_default="all of up to 2,000,000 items, samples of 500,000 of more",
+            help="Estimate on samples of so many items, and widen the interval by what that leaves open.",
+        ),
+    ] = None,
+    max_memory: MaxMemory = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -96,6 +109,7 @@ def estimate_k(
 
     def work() -> dict[str, Any]:
         from ltgcd.data.sources import read_source
+        from ltgcd.discovery.memory import estimating
         from ltgcd.output.report.k_plot import k_plotter
         from ltgcd.run.train import estimate_source
 
@@ -103,7 +117,8 @@ def estimate_k(
         draw = None if plot is None else k_plotter(plot, (source, labels))
         read = read_source(source, labels, notify=status)
         read.collection.require_partial_labels(source)
-        result = estimate_source(read, method, seed, k_max, labels_from)
+        check_vectors_fit(read, max_memory, estimating(sample))
+        result = estimate_source(read, method, seed, k_max, labels_from, sample)
         if draw is None:
             return result
         draw(result)
@@ -112,6 +127,8 @@ def estimate_k(
     def show(result: dict[str, Any]) -> None:
         interval = "" if result["low"] is None else f", 90 % interval {result['low']} to {result['high']}"
         say(f"Estimated number of classes: {result['k']}{interval} ({result['n_old']} known).")
+        if "sampled" in result["evidence"]:
+            say(f"It was {result['evidence']['sampled']}.")
         if "fallback" in result["evidence"]:
             say(f"Careful: {result['evidence']['fallback']}.")
         if "k_max_reached" in result["evidence"]:
@@ -169,6 +186,7 @@ def train(
         Path | None, typer.Option("--weights", help="Backbone weights, if the features were made with others.")
     ] = None,
     backbone: OwnBackbone = None,
+    max_memory: MaxMemory = None,
     workers: Workers = None,
     cluster: Cluster = None,
     seed: Seed = 0,
@@ -190,14 +208,13 @@ def train(
 
     def work() -> dict[str, Any]:
         from contextlib import nullcontext
-        from functools import partial
 
         from ltgcd.common.engine.ray_cluster import check_cluster
         from ltgcd.common.engine.rows import on_cluster
         from ltgcd.common.errors import InputError
         from ltgcd.common.outputs import check_folder
         from ltgcd.data.sources import read_source
-        from ltgcd.discovery.memory import processes_that_fit
+        from ltgcd.discovery.memory import DISCOVERING, processes_that_fit
         from ltgcd.discovery.task import configure
         from ltgcd.features.backbones import trust_backbone
         from ltgcd.features.cache import opened
@@ -232,6 +249,7 @@ def train(
             n_processes=join_world().size,
             keeps_checkpoints=True,
         )
+        check_vectors_fit(read, max_memory, DISCOVERING, config.k)
         n, dim = vectors(read).shape
         with on_cluster(cluster, Run(out).shared, status) if join_world().size == 1 else nullcontext():
             done = train_run(
@@ -241,7 +259,7 @@ def train(
                 store=store,
                 weights=weights,
                 notify=status,
-                processes=partial(processes_that_fit, n, dim, most=workers),
+                processes=partial(processes_that_fit, n, dim, allowed=max_memory, most=workers),
                 together=train_together(config, cluster, workers),
             )
         return {"method": method, "trained": config.experiment is not None, **summary(done, read.collection.n_old)}

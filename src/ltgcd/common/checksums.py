@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import atomic_path, read_metadata, with_metadata
+from ltgcd.common.progress import progress
 
 CHECKSUM = "checksum"
 BYTES = b"ltgcd.sha256"  # what the checksum of all bytes stands behind
@@ -140,14 +141,17 @@ def _place(file: BinaryIO) -> int | None:
 def _digest(file: BinaryIO, at: int) -> bytes:
     """SHA-256 of a file, with its own place left blank."""
     digest, before = hashlib.sha256(), at
-    file.seek(0)
-    while before > 0 and (block := file.read(min(before, 1 << 20))):
-        digest.update(block)
-        before -= len(block)
-    digest.update(BLANK)
-    file.seek(at + len(BLANK))
-    while block := file.read(1 << 20):
-        digest.update(block)
+    with progress("looking at every byte (MB)", file.seek(0, os.SEEK_END) >> 20) as advance:
+        file.seek(0)
+        while before > 0 and (block := file.read(min(before, 1 << 20))):
+            digest.update(block)
+            before -= len(block)
+            advance(len(block) >> 20)
+        digest.update(BLANK)
+        file.seek(at + len(BLANK))
+        while block := file.read(1 << 20):
+            digest.update(block)
+            advance(len(block) >> 20)
     return digest.hexdigest().encode()
 
 

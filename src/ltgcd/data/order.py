@@ -16,10 +16,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ltgcd.common.progress import progress
 from ltgcd.data.collection import UNLABELLED
 
 T = TypeVar("T", bound=np.generic)
 BLOCK = 4096  # rows that are hashed at once
+PART = 2**16  # and between two words on how far that is
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +73,11 @@ def content_order(x: NDArray[np.float32], y: NDArray[np.int64], n_classes: int) 
     Rows that are equal in every number and in their label can't be told apart; they keep the order they have, and
     `ContentOrder.as_first_copy` gives them the same answer.
     """
-    keys = row_keys(x)
+    keys = np.empty((len(x), 2), dtype=np.uint64)
+    with progress("putting items in order", len(x)) as advance:
+        for start in range(0, len(x), PART):
+            keys[start : start + PART] = row_keys(x[start : start + PART])
+            advance(min(PART, len(x) - start))
     labelled = np.flatnonzero(y != UNLABELLED)
     sums = np.zeros((n_classes, 2), dtype=np.uint64)
     np.add.at(sums, y[labelled], keys[labelled])  # modulo 2⁶⁴, so that no order of adding matters

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ltgcd.class_number.estimate import KEstimate, estimate_k
+from ltgcd.class_number.estimate import KEstimate
+from ltgcd.class_number.sampled import estimate_class_number
 from ltgcd.common.engine.threads import numpy_in_one_thread
 from ltgcd.common.tables import Rows, RowTable, blocks
 from ltgcd.common.warn import warn
@@ -159,7 +160,7 @@ def _class_number(
     if estimate is None:
         hooks.notify("estimating the number of classes")
         estimate = hooks.world.from_first(
-            lambda: estimate_k(
+            lambda: estimate_class_number(
                 task.x,
                 task.y,
                 n_old=task.n_old,

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 
 import torch
 
+from ltgcd.class_number.sampled import SAMPLES, sample_size
 from ltgcd.common.engine.shards import SAID_SECONDS, START_SECONDS, foretold, processes_that_pay
 from ltgcd.common.engine.threads import torch_threads
 from ltgcd.common.progress import time_left
 from ltgcd.discovery.rehearsal import ITEMS
 from ltgcd.discovery.task import DiscoveryConfig
-from ltgcd.training.fit import fit_seconds
+from ltgcd.training.fit import fit_seconds, search_seconds
 
 # Seconds on the machine on which a step of `pace` takes `STEP`; what was measured there is in `tests/discovery`.
 START = 0.5
-ESTIMATE = 0.4, 1.0e-4, 2.2e-9  # of the number of classes: everything, an item, a pair of items
+ESTIMATE = 0.4, 1.0e-4  # of the number of classes: everything, an item
+ESTIMATE_SEARCH = 2.2e-9, 2.0e-7  # and its neighbours, see `search_seconds`
 REHEARSAL = 0.85  # of a fit: fewer labels
 SIDE_BY_SIDE = 1.3  # of a fit beside another one: they share caches, memory and what FAISS had for itself
 MAP, LAID_OUT = 0.0018, 4000  # an item that t-SNE lays out, and how many at most
-MOST = 170_000  # items; beyond, neighbours are searched in another way
 STEP, STEPS = 0.0025, 40  # seconds of a step, and steps: as a fit takes them
 
 
@@ -42,19 +44,28 @@ def pace() -> float:
 def discovery_seconds(n: int, config: DiscoveryConfig, processes: int = 1) -> float | None:
     """Seconds from n vectors to the report, where a step takes `STEP`; None if that was not measured.
 
-    Measured is a trained method on frozen features: how long the last stage of a backbone takes to train depends on
-    the backbone. `processes` is how many rehearsals may run side by side.
+    Measured is a trained method on frozen features, up to a million of them: how long the last stage of a backbone
+    takes to train depends on the backbone. `processes` is how many rehearsals may run side by side.
     """
-    if config.experiment is None or config.regime != "frozen" or n > MOST:
+    if config.experiment is None or config.regime != "frozen":
         return None
     epochs = config.experiment.schedule.epochs
-    start, item, pair = ESTIMATE
-    estimate = start + item * n + pair * n**2 if config.k is None else 0.0
-    one = REHEARSAL * fit_seconds(min(n, ITEMS), epochs)
+    estimate = _estimate_seconds(n) if config.k is None else 0.0
+    # A sample of a larger collection has more classes: about √N of them, where nobody knows better.
+    one = REHEARSAL * fit_seconds(min(n, ITEMS), epochs) * math.sqrt(max(1.0, n / ITEMS))
     times = config.rehearsals
     beside = processes_that_pay(times, times * one, processes) if times else 1
     rehearsals = times * one if beside == 1 else START_SECONDS + -(-times // beside) * SIDE_BY_SIDE * one
     return START + estimate + fit_seconds(n, epochs) + rehearsals + MAP * min(n, LAID_OUT)
+
+
+def _estimate_seconds(n: int) -> float:
+    """Seconds of the class number: of all items, or of samples and their halves where these are too many."""
+    size = sample_size(n, None)
+    if size is not None:
+        return SAMPLES * (_estimate_seconds(size) + _estimate_seconds(size // 2))
+    start, item = ESTIMATE
+    return start + item * n + search_seconds(n, *ESTIMATE_SEARCH)
 
 
 @dataclass

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
+from ltgcd.class_number.sampled import sample_size
 from ltgcd.common.engine.threads import available_cores
 from ltgcd.common.errors import InputError
 from ltgcd.common.tables import WHOLE
@@ -12,6 +15,7 @@ from ltgcd.discovery.rehearsal import FEWEST, ITEMS
 from ltgcd.graph.whitening import DIMENSIONS
 
 PROGRAM = 1300 << 20  # bytes of Python, torch and blocks of fixed size: what 62,500 items took beyond the rest
+LABELLING_PROGRAM = 700 << 20  # of Python and torch, and the blocks that each core labels
 NEIGHBOURS = 800  # bytes an item: candidates and neighbours of the largest graphs
 PROCESS = 450 << 20  # bytes of Python and torch in a process that rehearses
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -30,12 +34,48 @@ def needed_memory(n: int, dim: int, k: int | None = None) -> int:
     return PROGRAM + 8 * n * dim + 16 * n * d + NEIGHBOURS * n + classes
 
 
-def items_that_fit(memory: int, dim: int, k: int | None = None) -> int:
+def labelling_memory(n: int, dim: int, _k: int | None = None) -> int:
+    """Bytes that `predict` takes at most, about: the features as they are given and as float32, and blocks of them."""
+    return LABELLING_PROGRAM + 8 * n * dim
+
+
+class Work(NamedTuple):
+    """Something that takes memory.
+
+    Attributes
+    ----------
+    needed : callable
+        Bytes that it takes with n items of so many numbers and k classes, or None where nobody knows how many.
+    rest : str
+        What can be done with the items that don't fit.
+    """
+
+    needed: Callable[[int, int, int | None], int]
+    rest: str
+
+
+DISCOVERING = Work(needed_memory, "the rest can then be labelled by 'ltgcd predict', or take a machine with more")
+FITTING_AGAIN = Work(needed_memory, "take a machine with more")
+LABELLING = Work(labelling_memory, "give them in several parts, or take a machine with more")
+
+
+def estimating(sample: int | None) -> Work:
+    """The class number, on all items or on samples of so many (`ltgcd.class_number.sampled`)."""
+
+    def needed(n: int, dim: int, k: int | None) -> int:
+        size = sample_size(n, sample)
+        return needed_memory(n, dim, k) if size is None else needed_memory(size, dim, k) + 4 * n * dim
+
+    on_less = "estimate it on samples of as many with --sample" if sample is None else "take smaller samples"
+    return Work(needed, f"{on_less}, or take a machine with more")
+
+
+def items_that_fit(memory: int, dim: int, k: int | None = None, work: Work = DISCOVERING) -> int:
     """How many items of `dim` numbers a memory of so many bytes is enough for."""
     low, high = 0, 2**40
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if needed_memory(middle, dim, k) <= memory else (low, middle)
+        low, high = (middle, high) if work.needed(middle, dim, k) <= memory else (low, middle)
     return low
 
 
@@ -83,26 +123,37 @@ def gibibytes(n: int) -> str:
     return f"{n / 2**30:.1f} GiB"
 
 
-def memory_sentence(n: int, dim: int, k: int | None, memory: int) -> str | None:
+def memory_sentence(n: int, dim: int, k: int | None, memory: int, work: Work = DISCOVERING) -> str | None:
     """Why n items of `dim` numbers don't fit into so many bytes, and what would; None if they do."""
-    needed = needed_memory(n, dim, k)
+    needed = work.needed(n, dim, k)
     if needed <= memory:
         return None
-    fit = items_that_fit(memory, dim, k) // 1000 * 1000
+    fit = items_that_fit(memory, dim, k, work) // 1000 * 1000
     others = f"about {fit:,} of the items would fit" if fit else "not even a thousand of the items would fit"
     return (
         f"{n:,} items of {dim} numbers take about {gibibytes(needed)} of memory, and there are {gibibytes(memory)}: "
-        f"{others}; the rest can then be labelled by 'ltgcd predict', or take a machine with more"
+        f"{others}; {work.rest}"
     )
 
 
-def check_memory(n: int, dim: int, k: int | None, allowed: str | None) -> str | None:
-    """Refuse what does not fit into the memory that a person allows; a warning about what there is, if nobody does."""
+def check_memory(
+    n: int,
+    dim: int,
+    k: int | None,
+    allowed: str | None,
+    notify: Callable[[str], None],
+    *,
+    work: Work = DISCOVERING,
+    held: bool = True,
+) -> None:
+    """Refuse what does not fit into the memory that a person allows; say what does not fit into what is free.
+
+    `held` says whether the features are in memory already, so that what is free need not hold them too.
+    """
     if allowed is not None:
-        if sentence := memory_sentence(n, dim, k, bytes_of(allowed)):
+        if sentence := memory_sentence(n, dim, k, bytes_of(allowed), work):
             raise InputError(f"{sentence}.")
-        return None
+        return
     free = free_memory()
-    held = 4 * n * dim  # the features are there already
-    sentence = None if free is None else memory_sentence(n, dim, k, free + held)
-    return sentence and f"careful: {sentence}"
+    if free is not None and (sentence := memory_sentence(n, dim, k, free + (4 * n * dim if held else 0), work)):
+        notify(f"careful: {sentence}")

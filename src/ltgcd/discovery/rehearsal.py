@@ -20,6 +20,7 @@ from ltgcd.common.engine.shards import in_processes, processes_that_pay
 from ltgcd.common.progress import progress
 from ltgcd.common.tables import Table, most_likely
 from ltgcd.data.collection import UNLABELLED, seed_after
+from ltgcd.data.samples import Sample, stratified_sample
 from ltgcd.graph.feature_graph import components_of
 from ltgcd.training.calibration import LEAST, Calibration, learn_calibration
 from ltgcd.training.checkpoints import Checkpoints
@@ -72,39 +73,12 @@ def with_hidden_classes(problem: Problem, times: int) -> list[Hidden]:
     return found
 
 
-class Sample(NamedTuple):
-    """Items (n,), ascending, that stand for a collection, and how many of its items each of them stands for (n,)."""
-
-    rows: NDArray[np.int64]
-    counts: NDArray[np.float64]
-
-
-def stratified_sample(strata: NDArray[np.int64], limit: int, random_state: int) -> Sample:
-    """Draw about `limit` items: the same share of every stratum (N,), but at least `FEWEST` of its items.
-
-    A class of the tail then stays a class. What has been drawn more often counts for less.
-    """
-    n, sizes = len(strata), np.bincount(strata)
-    least = np.minimum(sizes, FEWEST)
-    low, high = 0.0, 1.0
-    for _ in range(40):  # the share with which they are as many as they may be
-        share = (low + high) / 2
-        fits = np.maximum(least, np.ceil(share * sizes)).sum() <= limit
-        low, high = (share, high) if fits else (low, share)
-    taken = np.maximum(least, np.ceil(low * sizes)).astype(np.int64)
-    shuffled = np.random.RandomState(random_state).permutation(n)
-    shuffled = shuffled[np.argsort(strata[shuffled], kind="stable")]
-    rank = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    rows = np.sort(shuffled[rank < taken[strata[shuffled]]])
-    return Sample(rows, (sizes / np.maximum(taken, 1))[strata[rows]])
-
-
 def sample_for_rehearsals(problem: Problem, labels: NDArray[np.int64]) -> Sample | None:
     """The items that rehearsals are on, by the class (N,) that each was given; None is all of them."""
     limit = max(ITEMS, FEWEST * problem.k)
     if len(labels) <= limit:
         return None
-    return stratified_sample(2 * labels + (problem.y != UNLABELLED), limit, problem.random_state)
+    return stratified_sample(2 * labels + (problem.y != UNLABELLED), limit, problem.random_state, FEWEST)
 
 
 class Rehearsed(NamedTuple):

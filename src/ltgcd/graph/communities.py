@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sknetwork.clustering import Louvain
 
+from ltgcd.common.progress import progress
 from ltgcd.common.tables import most_likely
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.knn import NeighbourGraph, knn_graph
@@ -173,17 +174,19 @@ def communities(graph: NeighbourGraph, k: int, random_state: int) -> NDArray[np.
     edges = edges.maximum(edges.T)
     low, high = RESOLUTIONS
     best: tuple[int, NDArray[np.int64]] | None = None
-    for _ in range(SEARCH_STEPS):
-        resolution = float(np.sqrt(low * high))
-        labels = Louvain(resolution=resolution, random_state=random_state).fit_predict(edges).astype(np.int64)
-        sizes = np.bincount(labels)
-        found = int((sizes >= SMALLEST).sum())
-        if best is None or abs(found - k) < best[0]:
-            best = abs(found - k), labels
-        if abs(found - k) <= 0.01 * k:
-            break
-        # Large communities become more with the resolution, but for noise, until most items are in small ones.
-        coarse = found < k and sizes[sizes >= SMALLEST].sum() >= n / 2
-        low, high = (resolution, high) if coarse else (low, resolution)
+    with progress("looking for communities", SEARCH_STEPS) as advance:
+        for _ in range(SEARCH_STEPS):
+            resolution = float(np.sqrt(low * high))
+            labels = Louvain(resolution=resolution, random_state=random_state).fit_predict(edges).astype(np.int64)
+            sizes = np.bincount(labels)
+            found = int((sizes >= SMALLEST).sum())
+            if best is None or abs(found - k) < best[0]:
+                best = abs(found - k), labels
+            if abs(found - k) <= 0.01 * k:
+                break
+            # Large communities become more with the resolution, but for noise, until most items are in small ones.
+            coarse = found < k and sizes[sizes >= SMALLEST].sum() >= n / 2
+            low, high = (resolution, high) if coarse else (low, resolution)
+            advance(1)
     assert best is not None
     return best[1]

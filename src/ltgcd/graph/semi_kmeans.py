@@ -13,6 +13,7 @@ centres when a cluster is re-seeded; the seeds of k-means++ are drawn along the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.progress import progress
 from ltgcd.common.tables import at_columns, probabilities
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.graph.kmeans import TEMPERATURE, Assignment
@@ -88,14 +90,16 @@ def _plus_plus(u: NDArray[np.float32], given: NDArray[np.float32], draws: NDArra
     if len(given):
         scores = np.concatenate([_scores(u[i : i + ROWS], given).min(axis=1) for i in range(0, len(u), ROWS)])
         nearest[:] = np.where(scores + norms > SAME * norms, scores + norms, 0)
-    for step, draw in enumerate(draws.T):
-        # Where nothing is left to tell rows apart, or nothing to measure from, all are as likely.
-        lost = ~np.isfinite(nearest[:, :1]) | ~nearest.any(axis=1, keepdims=True)
-        cumulated = np.cumsum(np.where(lost, 1.0, nearest), axis=1, dtype=np.float64)
-        chosen = (cumulated <= draw[:, None] * cumulated[:, -1:]).sum(axis=1)
-        chosen = np.minimum(chosen, len(u) - 1)
-        seeds[:, step] = u[chosen]
-        nearest = _seeded(u, norms, nearest, chosen)
+    with progress("drawing the first centres", draws.shape[1]) as advance:
+        for step, draw in enumerate(draws.T):
+            # Where nothing is left to tell rows apart, or nothing to measure from, all are as likely.
+            lost = ~np.isfinite(nearest[:, :1]) | ~nearest.any(axis=1, keepdims=True)
+            cumulated = np.cumsum(np.where(lost, 1.0, nearest), axis=1, dtype=np.float64)
+            chosen = (cumulated <= draw[:, None] * cumulated[:, -1:]).sum(axis=1)
+            chosen = np.minimum(chosen, len(u) - 1)
+            seeds[:, step] = u[chosen]
+            nearest = _seeded(u, norms, nearest, chosen)
+            advance(1)
     return seeds
 
 
@@ -145,8 +149,8 @@ class _Restarts:
             moved[np.unique(start, axis=0, return_index=True)[1]] = True
         self.touched = np.ones(self.counts.shape, dtype=bool)  # clusters that gained or lost members
 
-    def assign(self) -> NDArray[np.int32]:
-        """E-step: every unlabelled row to its nearest centre; returns the labels before."""
+    def assign(self, advance: Callable[[int], None] = lambda _rows: None) -> NDArray[np.int32]:
+        """E-step: every unlabelled row to its nearest centre; returns the labels before, and counts the rows."""
         before = self.labels.copy()
         restart, cluster = np.nonzero(self.moved)
         moved_centres = self.centres[restart, cluster]
@@ -157,6 +161,7 @@ class _Restarts:
             for r in map(int, np.flatnonzero(self.moved.any(axis=1))):
                 columns = slice(ends[r] - self.moved[r].sum(), ends[r])
                 self._compare(r, rows, scores[:, columns], cluster[columns])
+            advance(min(ROWS, self.u.shape[0] - start))
         return before
 
     def _compare(self, r: int, rows: slice, scores: NDArray[np.float32], clusters: NDArray[np.int64]) -> None:
@@ -248,18 +253,20 @@ def _lloyd(state: _Restarts, max_iter: int) -> tuple[float, NDArray[np.int32], N
     best_labels, best_centres = state.labels.copy(), state.centres.copy()
     n_iter = np.zeros(n_restarts, dtype=np.int64)
     active = np.ones(n_restarts, dtype=bool)
-    for _ in range(max_iter):
-        shift = state.update(state.assign())
-        n_iter += active
-        gain = state.gains.sum(axis=1)
-        better = active & (gain > best_gain)
-        best_gain[better] = gain[better]
-        best_labels[better], best_centres[better] = state.labels[better], state.centres[better]
-        active &= shift**2 >= TOLERANCE
-        state.moved &= active[:, None]  # a restart without a moved centre costs nothing
-        state.touched &= active[:, None]
-        if not active.any():
-            break
+    # As many rounds as there may be: most often they are fewer.
+    with progress("comparing items with centres", max_iter * len(state.u)) as advance:
+        for _ in range(max_iter):
+            shift = state.update(state.assign(advance))
+            n_iter += active
+            gain = state.gains.sum(axis=1)
+            better = active & (gain > best_gain)
+            best_gain[better] = gain[better]
+            best_labels[better], best_centres[better] = state.labels[better], state.centres[better]
+            active &= shift**2 >= TOLERANCE
+            state.moved &= active[:, None]  # a restart without a moved centre costs nothing
+            state.touched &= active[:, None]
+            if not active.any():
+                break
     best = int(best_gain.argmax())
     return float(best_gain[best]), best_labels[best], best_centres[best], int(n_iter[best])
 

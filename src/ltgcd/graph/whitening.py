@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.decomposition import PCA
 
+from ltgcd.common.progress import progress
 from ltgcd.common.tables import RowTable
 from ltgcd.data.collection import UNLABELLED
 
@@ -106,7 +107,8 @@ def _pca(x: NDArray[np.floating], dimensions: int) -> PCA:
     x = np.asarray(x, dtype=np.float32)
     d = max(1, min(dimensions, x.shape[1], len(x) // 4))
     solver = "covariance_eigh" if x.shape[1] <= 4 * len(x) else "full"
-    with np.errstate(invalid="ignore"):  # shares of a variance of zero, where all rows are equal
+    # What is invalid are shares of a variance of zero, where all rows are equal.
+    with np.errstate(invalid="ignore"), progress("finding principal components", 1):
         return PCA(d, svd_solver=solver).fit(x)
 
 
@@ -129,7 +131,12 @@ def class_means(
 def within_class_whitening(z: NDArray[np.float32], y: NDArray[np.int64], n_classes: int) -> NDArray[np.float32]:
     """Whiten (N, d) by the covariance of the labelled rows around their class means, and scale to unit length."""
     root = _root(z, y, n_classes)
-    return normalise(z if root is None else z @ root)
+    if root is None:
+        return normalise(z)
+    white = np.empty_like(z)
+    for start in range(0, len(z), ROWS):
+        white[start : start + ROWS] = normalise(z[start : start + ROWS] @ root)
+    return white
 
 
 def _root(z: NDArray[np.float32], y: NDArray[np.int64], n_classes: int) -> NDArray[np.float32] | None:

@@ -22,6 +22,7 @@ from ltgcd.discovery.duration import Forecast, discovery_seconds, pace
 from ltgcd.discovery.memory import check_memory, processes_that_fit
 from ltgcd.discovery.task import DiscoveryConfig, check_class_number, configure
 from ltgcd.features.backbones import check_backbone, default_backbone, load_backbone
+from ltgcd.features.backbones.base import Backbone
 from ltgcd.features.cache import FeatureStore, shown_items
 from ltgcd.features.embed import embed
 from ltgcd.run.directory import Run
@@ -36,7 +37,6 @@ QUALITIES = {
     "standard": ("efficientnet_lite2", 192),
     "best": ("efficientnet_lite0+efficientnet_lite2", 260),
 }
-USUAL_DIM = 1280  # numbers of an image's features; fewer of a text's: what they take is little beside the rest
 QUALITY = "standard"  # the default: of five neighbours 3 to 5 in a hundred more are of an item's class than at 128 px
 
 
@@ -86,6 +86,11 @@ class Embedding:
         backbone, size = QUALITIES[name]
         return self.backbone or backbone, size if self.image_size is None else self.image_size
 
+    def load(self, kind: Kind) -> Backbone:
+        """The backbone for a kind of item."""
+        name, size = self.model(kind)
+        return load_backbone(name, image_size=size, weights=self.weights)
+
 
 def discover_source(
     source: Source,
@@ -133,10 +138,11 @@ def discover_source(
     run.check_free()
     if embedding.cluster is not None:
         check_cluster(embedding.cluster)
-    if isinstance(collection.items, Vectors):
-        _check_memory(source, k, max_memory, notify)
     config = _configured(source, embedding, store, k, method, rehearsals, labels_from, random_state)
     together = train_together(config, embedding.cluster, embedding.workers)
+    backbone = None if isinstance(collection.items, Vectors) else embedding.load(collection.items.kind)
+    dim = vectors(source).shape[1] if backbone is None else backbone.dim
+    check_memory(len(collection), dim, k, max_memory, notify, held=backbone is None)
     # One lock from here to the end: an update between two steps would be undone by the next one.
     with run.lock("ltgcd discover"):
         run.check_not_updated()
@@ -144,17 +150,17 @@ def discover_source(
         if run.finished:
             more = " and has been reviewed; 'ltgcd refine' fits it again" if run.states() else ""
             notify(f"{run} is finished{more}: its labels stay as they are")
-        forecast = Forecast(None if run.finished else _seconds(source, config, embedding.workers), config)
+        seconds = None if run.finished else _seconds(len(collection), dim, config, max_memory, embedding.workers)
+        forecast = Forecast(seconds, config)
         with on_cluster(embedding.cluster, run.shared, notify):
-            if isinstance(collection.items, Vectors):
+            if backbone is None:
                 embedded, items, skipped = source, _shown(store, source), 0
             else:
-                embedded, store, items, skipped = _embedded(source, run, embedding, notify, forecast)
-                _check_memory(embedded, k, max_memory, notify)
+                embedded, store, items, skipped = _embedded(source, run, backbone, embedding, notify, forecast)
             if sentence := forecast.of_the_rest():
                 notify(sentence)
             texts = items.items if items is not None and items.items.kind == "text" else None
-            n, dim = vectors(embedded).shape
+            n = len(vectors(embedded))
             finished = train_run(
                 embedded,
                 folder,
@@ -177,19 +183,10 @@ def discover_source(
     return {**summary(finished, collection.n_old), "skipped": skipped, "report": str(run.report)}
 
 
-def _seconds(source: Source, config: DiscoveryConfig, workers: int | None) -> float | None:
+def _seconds(n: int, dim: int, config: DiscoveryConfig, max_memory: str | None, workers: int | None) -> float | None:
     """Seconds of everything that comes after the embedding, here and now; None where that was never measured."""
-    n, items = len(source.collection), source.collection.items
-    dim = items.x.shape[1] if isinstance(items, Vectors) else USUAL_DIM
-    seconds = discovery_seconds(n, config, processes_that_fit(n, dim, config.k, most=workers))
+    seconds = discovery_seconds(n, config, processes_that_fit(n, dim, config.k, max_memory, workers))
     return seconds if seconds is None or seconds < SAID_SECONDS / 4 else seconds * pace()
-
-
-def _check_memory(source: Source, k: int | None, allowed: str | None, notify: Notify) -> None:
-    """Refuse what does not fit into the memory that is allowed, or warn of what does not fit into what is free."""
-    n, dim = vectors(source).shape
-    if warning := check_memory(n, dim, k, allowed):
-        notify(warning)
 
 
 def summary(finished: Finished, n_old: int) -> dict[str, Any]:
@@ -260,15 +257,13 @@ def _configured(
 
 
 def _embedded(
-    source: Source, run: Run, embedding: Embedding, notify: Notify, forecast: Forecast
+    source: Source, run: Run, backbone: Backbone, embedding: Embedding, notify: Notify, forecast: Forecast
 ) -> tuple[Source, FeatureStore, Collection, int]:
     """Vectors of the images or texts that can be read, their cache, these items themselves, and how many can't."""
     collection = source.collection
     kind = collection.items.kind
     if not run.finished:
         notify(f"embedding {len(collection):,} {kind}s")
-    name, size = embedding.model(kind)
-    backbone = load_backbone(name, image_size=size, weights=embedding.weights)
     engine = embedding.engine if kind == "image" else "auto"
     is_timed = embedding.workers is None and embedding.cluster is None
     if not is_timed and (sentence := forecast.of_the_rest()):

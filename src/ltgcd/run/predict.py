@@ -20,6 +20,7 @@ from ltgcd.common.tables import most_likely
 from ltgcd.data.collection import UNLABELLED, Source
 from ltgcd.data.items import Vectors
 from ltgcd.discovery.classes import SUGGESTED, Classes, classes_of, table_of
+from ltgcd.discovery.memory import LABELLING, check_memory
 from ltgcd.discovery.rehearsal import Calibrations
 from ltgcd.features.backbones import backbone_of
 from ltgcd.features.cache import FeatureStore, differing_features
@@ -42,6 +43,7 @@ def predict_source(
     weights: Path | None = None,
     read_from: tuple[Path | None, ...] = (),
     cluster: str | None = None,
+    max_memory: str | None = None,
     notify: Notify = silent,
 ) -> dict[str, Any]:
     """Label new items with the model of a run.
@@ -64,6 +66,8 @@ def predict_source(
         Where the source is: nothing is written there.
     cluster : str, optional
         A Ray cluster that shares the work, as `ltgcd.features.embed.embed` takes it; `out` is where all of it see it.
+    max_memory : str, optional
+        Memory that may be taken ("12G"): what needs more is refused. By default that is only said, by what is free.
     notify : callable
         Told in a sentence what happens.
     """
@@ -73,7 +77,7 @@ def predict_source(
         check_cluster(cluster)
     sharing = on_cluster(cluster, out.with_name(f"{out.stem}.shared"), notify)
     with run.lock("ltgcd predict") if is_own else nullcontext(), sharing:
-        return _predict(run, source, out, store, weights, cluster, notify)
+        return _predict(run, source, out, store, weights, cluster, max_memory, notify)
 
 
 def _predict(
@@ -83,11 +87,14 @@ def _predict(
     store: FeatureStore | None,
     weights: Path | None,
     cluster: str | None,
+    max_memory: str | None,
     notify: Notify,
 ) -> dict[str, Any]:
     model = load_run_model(run, weights)
     skipped: tuple[tuple[str, str], ...] = ()
-    if not isinstance(source.collection.items, Vectors):
+    is_there = isinstance(source.collection.items, Vectors)
+    check_memory(len(source.collection), model.dim, None, max_memory, notify, work=LABELLING, held=is_there)
+    if not is_there:
         done = embed_new(run, source, out.with_name(f"{out.stem}.features"), model, weights, notify, cluster)
         source, store, skipped = done.source, done.store, done.skipped
     labels, largest = said_of(model.fitted, model_views(run, source, store, model))

@@ -23,6 +23,7 @@ from ltgcd.common.files import LOCK, is_temporary, read_metadata
 from ltgcd.common.outputs import check_output
 from ltgcd.data.collection import UNLABELLED, positions
 from ltgcd.data.sources import read_source
+from ltgcd.discovery.memory import FITTING_AGAIN, check_memory
 from ltgcd.discovery.task import Hooks
 from ltgcd.features.backbones import backbone_of
 from ltgcd.features.cache import FeatureStore, opened
@@ -128,6 +129,7 @@ def refine_run(
     *,
     source: Path | None = None,
     weights: Path | None = None,
+    max_memory: str | None = None,
     notify: Notify = silent,
 ) -> Proposal:
     """Fit a finished run again with everything that was said about it; nothing is written until it is kept.
@@ -141,6 +143,8 @@ def refine_run(
         trained the last stage of a backbone elsewhere.
     weights : path, optional
         Backbone weights, where they are not the usual ones.
+    max_memory : str, optional
+        Memory that may be taken ("12G"): what needs more is refused. By default that is only said, by what is free.
     notify : callable
         Told in a sentence what happens.
     """
@@ -158,6 +162,7 @@ def refine_run(
         notify("nothing new was said since the last refine; a fit from where that ended moves only what is in doubt")
     model = load_run_model(run, weights)
     table = review.base
+    check_memory(len(table), model.dim, model.fitted.k, max_memory, notify, work=FITTING_AGAIN, held=False)
     x = features_of_run(run, table, source)
     views, tail = None, None
     if config.regime == "last-stage":
@@ -193,6 +198,7 @@ def refined_copy(
     *,
     source: Path | None = None,
     weights: Path | None = None,
+    max_memory: str | None = None,
     notify: Notify = silent,
     show: Callable[[Proposal], None] = lambda _proposal: None,
 ) -> dict[str, Any]:
@@ -203,7 +209,7 @@ def refined_copy(
     check_output(out, None, (source,))
     with private_folder(out) as folder:
         copy = _copied(run, folder / run.folder.resolve().name)
-        proposal = refine_run(copy, source=source, weights=weights, notify=notify)
+        proposal = refine_run(copy, source=source, weights=weights, max_memory=max_memory, notify=notify)
         show(proposal)
         result = proposal.keep(notify)
         publish([(copy.folder, out)])

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ltgcd.class_number.estimate import KEstimate, estimate_k
+from ltgcd.class_number.estimate import KEstimate
+from ltgcd.class_number.sampled import estimate_class_number
 from ltgcd.common.engine.ray_together import run_together
 from ltgcd.common.errors import InputError
 from ltgcd.data.check import doubts_about
@@ -322,14 +323,16 @@ def estimate_source(
     random_state: int = 0,
     k_max: int | None = None,
     labels_from: str = "collection",
+    sample: int | None = None,
 ) -> dict[str, Any]:
     """Estimate the number of classes of a source of embeddings, in the form that a run keeps."""
     collection = source.collection
     collection.require_partial_labels()
-    estimate = estimate_k(
+    estimate = estimate_class_number(
         vectors(source),
         collection.y,
         method,
+        sample=sample,
         n_old=collection.n_old,
         k_max=k_max,
         labels_from=labels_from,

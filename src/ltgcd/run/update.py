@@ -31,6 +31,7 @@ from ltgcd.data.write_source import labels_table
 from ltgcd.discovery.assignments import core
 from ltgcd.discovery.classes import Classes, table_of
 from ltgcd.discovery.extend import extend
+from ltgcd.discovery.memory import FITTING_AGAIN, check_memory
 from ltgcd.features.cache import FeatureStore
 from ltgcd.features.embed import Embedded
 from ltgcd.output.report.layout import Places, places_beside
@@ -55,6 +56,7 @@ def update_run(
     base: Path | None = None,
     store: FeatureStore | None = None,
     weights: Path | None = None,
+    max_memory: str | None = None,
     notify: Notify = silent,
 ) -> dict[str, Any]:
     """Add new items to a finished run.
@@ -71,11 +73,13 @@ def update_run(
         Cached activations, where the source is a folder of ``ltgcd embed``.
     weights : path, optional
         Backbone weights, where they are not the usual ones.
+    max_memory : str, optional
+        Memory that may be taken ("12G"): what needs more is refused. By default that is only said, by what is free.
     notify : callable
         Told in a sentence what happens.
     """
     with run.lock("ltgcd update"):
-        return _update(run, source, base, store, weights, notify)
+        return _update(run, source, base, store, weights, max_memory, notify)
 
 
 def _update(
@@ -84,12 +88,15 @@ def _update(
     base: Path | None,
     store: FeatureStore | None,
     weights: Path | None,
+    max_memory: str | None,
     notify: Notify,
 ) -> dict[str, Any]:
     started = time.perf_counter()
     before = run.assignments()
     run.class_count()  # refused here if another tool has rewritten the assignments
     model = load_run_model(run, weights)
+    n = len(before) + len(source.collection)
+    check_memory(n, model.dim, model.fitted.k, max_memory, notify, work=FITTING_AGAIN, held=False)
     # Read before anything is written: where the state that people reviewed is damaged, nothing must have happened.
     review = RunReview.open(run) if run.states() else None
     run.settle_labels()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -36,9 +37,11 @@ from ltgcd.training.smoothing import adjusted, class_prior, smoothed
 
 HELD_OUT_LEAST = 3  # labelled items of a class that are never held out
 SMOOTHING_NEIGHBOURS = 10
-# Seconds of a fit where a step of `ltgcd.discovery.duration.pace` takes its `STEP`, as measured on 2,000 to 62,500
-# made-up items of 384 and 1,280 numbers: what everything takes, an item and epoch, and a pair of items (neighbours).
-SECONDS = 0.5, 2.0e-5, 7.8e-9
+# Seconds of a fit where a step of `ltgcd.discovery.duration.pace` takes its `STEP`, as measured on 2,000 to a million
+# made-up items of 384 and 1,280 numbers: what everything takes, an item and epoch, and neighbours (`search_seconds`).
+SECONDS = 0.5, 2.0e-5
+SEARCH = 7.8e-9, 8.2e-7
+ALL_PAIRS = 170_000  # items; among more, neighbours are searched in cells
 
 
 class Fit(NamedTuple):
@@ -180,8 +183,13 @@ def _finished(
 
 def fit_seconds(n: int, epochs: int) -> float:
     """Seconds that a fit of n items on frozen features takes, about, where `SECONDS` were measured."""
-    start, item, pair = SECONDS
-    return start + item * min(n, EPOCH_ITEMS) * epochs + pair * n**2
+    start, item = SECONDS
+    return start + item * min(n, EPOCH_ITEMS) * epochs + search_seconds(n, *SEARCH)
+
+
+def search_seconds(n: int, pair: float, cells: float) -> float:
+    """Seconds that neighbours of n items take: so many a pair, or so many times n^1.5 where cells are searched."""
+    return pair * n**2 if n <= ALL_PAIRS else cells * n * math.sqrt(n)
 
 
 def by_size(sizes: NDArray[np.int64], n_old: int) -> NDArray[np.int64]:

@@ -286,6 +286,13 @@ def test_the_page_says_what_later_items_have_added() -> None:
     assert "added" not in draw(*problem(40), k_estimate=None, appended=2)["meta"]["lead"]
 
 
+def test_a_number_from_samples_says_so() -> None:
+    estimate = {"k": 7, "low": 6, "high": 9, "evidence": {"sampled": "estimated on 3 samples of 9 of the 40 items"}}
+    lead = draw(*problem(40), k_estimate=estimate)["meta"]["lead"]
+    assert "That number was estimated on 3 samples of 9 of the 40 items." in lead
+    assert "sample" not in draw(*problem(40))["meta"]["lead"]
+
+
 def test_every_category_gets_its_first_picture_before_any_gets_a_second() -> None:
     groups = [{"centre": [1, 2], "edge": [3], "doubtful": [], "leaning": [9]}, {"centre": [4, 5], "edge": [6, 7]}]
     assert _by_priority(groups).tolist() == [1, 4, 3, 6, 9, 2, 5, 7]

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from ltgcd.common.engine.threads import numpy_in_one_thread
 from ltgcd.common.errors import InputError
+from ltgcd.common.progress import progress
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.order import row_keys
 from ltgcd.graph.whitening import Whitening, fit_whitening, normalise
@@ -42,14 +43,16 @@ def whitened_features(x: NDArray[np.floating], y: NDArray[np.int64]) -> NDArray[
     whole = fit_whitening(x[rows], np.full(len(rows), UNLABELLED), 0, DIMENSIONS)  # principal components, no labels
     scores = (np.asarray(x[rows], dtype=np.float32) - whole.mean) @ whole.matrix
     z = np.empty((len(x), whole.matrix.shape[1]), dtype=np.float32)
-    for unseen in (UNLABELLED, 0, 1):
-        seen = np.where(half[rows] == unseen, UNLABELLED, y[rows])
-        fitted = fit_whitening(scores, seen, int(y.max(initial=-1)) + 1, DIMENSIONS)
-        whitening = Whitening(whole.mean + whole.matrix @ fitted.mean, whole.matrix @ fitted.matrix)
-        own = np.flatnonzero(half == unseen)
-        for start in range(0, len(own), ROWS):
-            part = own[start : start + ROWS]
-            z[part] = whitening.transform(x[part])
+    with progress("whitening items for the page", len(x)) as advance:
+        for unseen in (UNLABELLED, 0, 1):
+            seen = np.where(half[rows] == unseen, UNLABELLED, y[rows])
+            fitted = fit_whitening(scores, seen, int(y.max(initial=-1)) + 1, DIMENSIONS)
+            whitening = Whitening(whole.mean + whole.matrix @ fitted.mean, whole.matrix @ fitted.matrix)
+            own = np.flatnonzero(half == unseen)
+            for start in range(0, len(own), ROWS):
+                part = own[start : start + ROWS]
+                z[part] = whitening.transform(x[part])
+                advance(len(part))
     return z
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ltgcd.common.progress import progress
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.order import content_order
 from ltgcd.graph.whitening import class_means, normalise, principal_components
@@ -112,18 +113,21 @@ def map_items(z: NDArray[np.float32], category: NDArray[np.int64], random_state:
         return np.column_stack([np.arange(n), np.zeros(n)]).astype(np.float32)
     x = principal_components(z, COMPONENTS)
     sample = tail_sample(category, SAMPLE, random_state)
-    placed = _tsne(x[sample], random_state)
-    if len(sample) == n:
-        return placed
-    out = np.empty((n, 2), dtype=np.float32)
-    out[sample] = placed
-    others = np.setdiff1d(np.arange(n), sample, assume_unique=True)
-    anchors = x[sample]
-    length = np.einsum("nd,nd->n", anchors, anchors)
-    for start in range(0, len(others), ROWS):
-        rows = others[start : start + ROWS]
-        out[rows] = placed[np.argmin(length - 2 * (x[rows] @ anchors.T), axis=1)]
-    out[others] += _scatter(placed, len(others), random_state)
+    with progress("placing items on the map", n) as advance:
+        placed = _tsne(x[sample], random_state)
+        if len(sample) == n:
+            return placed
+        advance(len(sample))
+        out = np.empty((n, 2), dtype=np.float32)
+        out[sample] = placed
+        others = np.setdiff1d(np.arange(n), sample, assume_unique=True)
+        anchors = x[sample]
+        length = np.einsum("nd,nd->n", anchors, anchors)
+        for start in range(0, len(others), ROWS):
+            rows = others[start : start + ROWS]
+            out[rows] = placed[np.argmin(length - 2 * (x[rows] @ anchors.T), axis=1)]
+            advance(len(rows))
+        out[others] += _scatter(placed, len(others), random_state)
     return out
 
 

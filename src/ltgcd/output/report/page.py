@@ -228,7 +228,10 @@ def lead_sentences(report: Report, assigned: Assigned, counts: Counts) -> list[s
     n, labelled = len(assigned.rows), int(report.collection.labelled[assigned.rows].sum())
     found = [f"{plural(n, *KINDS[report.collection.items.kind])}, {labelled:,} of them labelled."]
     found.append(estimate_sentence(report.k_estimate, report.appended))
-    if caution := ((report.k_estimate or {}).get("evidence") or {}).get("fallback"):
+    evidence = (report.k_estimate or {}).get("evidence") or {}
+    if sampled := evidence.get("sampled"):
+        found.append(f"That number was {sampled}.")
+    if caution := evidence.get("fallback"):
         found.append(f"Careful with that number: {caution}.")
     found += not_counted(counts)
     found.append(expected_right(report.calibration_error))
