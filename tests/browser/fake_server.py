@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import with_metadata
 from ltgcd.output.report.page import served_page, static_folder
-from ltgcd.review.state import begin, replay, with_codes
+from ltgcd.review.state import begin, replay, said
 
 POLICY = "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
 HUES = ["#4e79a7", "#e0812b", "#5a9e4b", "#c94c50", "#8a6bb1", "#a0715e", "#d276ac", "#3d9a96", "#b3a12d"]
@@ -192,7 +192,7 @@ class FakeRun:
     def say(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         before = self.review
         if path == "/api/act":
-            self.done.append(with_codes(before, body["events"]))
+            self.done.append(said(before, body["events"], fresh=True)[0])
             self.undone = []
         elif path == "/api/undo":
             self.undone.append(self.done.pop())
@@ -290,8 +290,6 @@ class Handler(BaseHTTPRequestHandler):
                 try:
                     self.send(self.run.say(urlsplit(self.path).path, body))
                 except InputError as error:
-                    if self.path == "/api/act":
-                        self.run.done.pop()
                     self.send({"error": str(error)}, code=422)
 
     def log_message(self, *_: Any) -> None:
