@@ -49,6 +49,7 @@ class FakeRun:
         self.undone: list[list[Any]] = []
         self.version, self.written = 0, 0
         self.refining: dict[str, Any] = {"state": "idle", "expected_seconds": 20}
+        self.chances = [0.99] * n  # of what may make a class grow
         self.lock = threading.RLock()
         self.review = self.base
 
@@ -162,7 +163,8 @@ class FakeRun:
             others = np.flatnonzero((now.code != code) | now.unsure)
             middle = self.xy[own].mean(axis=0) if len(own) else 0
             ranked = others[np.argsort(((self.xy[others] - middle) ** 2).sum(axis=1))]
-            return {"rows": ranked[: int(q["limit"])].tolist(), "precision": 0.87, "left": len(ranked)}
+            rows = ranked[: int(q["limit"])].tolist()
+            return {"rows": rows, "chances": self.chances[: len(rows)], "left": len(ranked)}
         if path == "/api/search":
             return {"rows": [i for i, one in enumerate(self.ids) if q["q"].lower() in one][:1000], "classes": []}
         if path == "/api/audit":

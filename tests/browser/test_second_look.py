@@ -52,3 +52,43 @@ def test_junk_is_junk_in_every_box_and_a_number_is_no_name(serve_page: Any) -> N
     until(served, lambda: len(served.done()) == 3)
     assert run.review.junk[run.review.code == one["code"]].all()
     assert set(run.review.class_names().values()) == names
+
+
+def test_grow_stops_ticking_where_its_promise_ends(serve_page: Any) -> None:  # noqa: F811
+    served = serve_page()
+    page, run = served.page, served.run
+    one = large_novel(served)
+    look_at(served, one["name"])
+    cells = page.locator("dialog .cell")
+    ticked = page.locator("dialog .cell[aria-selected=true]")
+    run.chances = [0.99] * 5 + [0.3] * 400  # to the fifth 99 % are right, to the sixth 88 %
+    served.press("g")
+    cells.nth(11).wait_for()
+    assert ticked.count() == 5
+    words = page.locator("dialog .panel-body").inner_text()
+    assert "The first 5 are ticked: up to there at least 90 % are expected to be right." in words
+    assert f"of {run.answer('/api/grow', {'code': str(one['code']), 'limit': '1'})['left']} that are left" in words
+    served.press("Enter")
+    until(served, lambda: len(served.done()) == 1)
+    assert len(served.done()[0][0]["rows"]) == 5
+    # Where nothing is promised, Enter takes nothing, and no page grows.
+    run.chances = [0.4] * 400
+    page.locator("dialog .why", has_text="None is ticked").wait_for()
+    for _ in range(3):
+        page.locator("dialog footer .primary", has_text="Take none").wait_for()
+        served.press("Enter")
+        served.said("Nothing was taken")
+    assert len(served.done()) == 1 and cells.count() <= 12
+    # Whoever ticks whole pages by hand gets larger ones, and at last some that are ticked.
+    served.press("Escape", "g")
+    page.locator("dialog footer .primary", has_text="Take none").wait_for()
+    for n in (12, 24):
+        wait_until(page, "n => document.querySelectorAll('dialog .cell').length === n", n)
+        served.press("X")
+        page.locator("dialog footer .primary", has_text=f"Take {n}, show twice as many").wait_for()
+        served.press("Enter")
+    wait_until(page, "document.querySelectorAll('dialog .cell').length === 48")
+    assert ticked.count() == 48
+    run.chances = [0.02] * 400  # what is hardly of it is not promised, whatever was said before
+    served.press("Enter")
+    page.locator("dialog .why", has_text="None is ticked").wait_for()

@@ -24,6 +24,7 @@ ODD_AMONG = 20_000  # items that they are looked for among
 MUTUAL = 5  # nearest classes among which a partner is looked for
 CLUSTERED = 2000  # rows of a class that a split is found on
 CANDIDATES = 4000  # most alike items that are weighed when a class grows
+SECOND = 0.65  # of the items that are wrong where they are, the share that the softmax over the other classes has right
 TOLD = 2000  # given items that the temperature is fitted on
 TEMPERATURES = np.geomspace(0.02, 1.0, 18)
 Z95 = 1.959964  # normal quantile of a 95 % interval
@@ -249,7 +250,8 @@ def grow(
 
     An item that leans to the class has the chance that its confidence promises. One of another class is wrong there
     with a chance of 1 − confidence, of which this class has the share that a softmax over its cosines to the other
-    classes gives. So the mean over a page is the precision to expect of it.
+    classes gives, times `SECOND`: the softmax is fitted on labelled items, and what is wrong where it is lies between
+    classes, or is of one that nobody has found. So the mean over a page is the precision to expect of it.
 
     Parameters
     ----------
@@ -281,7 +283,7 @@ def grow(
     leans, elsewhere = code[rows] == target, np.flatnonzero((own >= 0) & (code[rows] != target))
     cosines[elsewhere, own[elsewhere]] = -np.inf
     share = softmax(cosines, temperature)[:, place[target]].astype(np.float64)
-    chance = np.where(leans, confidence[rows], (1 - confidence[rows]) * share)
+    chance = np.where(leans, confidence[rows], (1 - confidence[rows]) * share * SECOND)
     best = np.lexsort((rows, -closeness[rows], -chance))
     return Grown(rows[best], chance[best])
 
