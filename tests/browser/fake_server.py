@@ -151,11 +151,12 @@ class FakeRun:
                 for i, other in enumerate(names[:3])
             ]
         if path == "/api/split":
-            parts = np.array_split(own[np.argsort(self.xy[own, 0])], int(q["parts"]) or 4)
+            rows = np.flatnonzero((now.code == code) & ~now.junk)
+            parts = np.array_split(rows[np.argsort(self.xy[rows, 0])], int(q.get("parts", 0)) or 4)
             others = [other for other in now.class_names() if other != code][:5]
             return {
                 "parts": [part.tolist() for part in parts],
-                "open": [part[~now.given[part]].tolist() for part in parts],
+                "open": [part[~(now.given | self.labelled)[part]].tolist() for part in parts],
                 "alike": [others] * len(parts),
                 "separation": 0.41,
             }

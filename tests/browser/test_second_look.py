@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from chromium import browser  # noqa: F401 - a fixture
+from fake_server import FakeRun
 from test_newcomer import look_at
 from test_review_page import Served, serve_page, wait_until  # noqa: F401 - a fixture
 
@@ -92,3 +93,55 @@ def test_grow_stops_ticking_where_its_promise_ends(serve_page: Any) -> None:  # 
     run.chances = [0.02] * 400  # what is hardly of it is not promised, whatever was said before
     served.press("Enter")
     page.locator("dialog .why", has_text="None is ticked").wait_for()
+
+
+def test_split_counts_what_is_seen_and_an_undo_brings_the_parts_back(serve_page: Any) -> None:  # noqa: F811
+    served = serve_page(FakeRun(n=1200, classes=9))
+    page, run = served.page, served.run
+    one = next(one for one in run.classes() if one["labelled"] > 4 and one["leaning"] > 1)
+    look_at(served, one["name"])
+    served.press("s")
+    parts, titles = page.locator("dialog .part"), page.locator("dialog .part h3")
+    parts.nth(3).wait_for()
+    words = page.locator("dialog .panel-body p").first.inner_text()
+    assert words.startswith(
+        f"{one['size']} items and {one['leaning']} unsure ones that lean here. A dark frame: unsure"
+    )
+    told = titles.all_inner_texts()
+    sizes = [int(text.split(". ")[1].split(" ")[0]) for text in told]
+    assert sum(sizes) == one["size"] + one["leaning"]
+    assert all("labelled or confirmed (not shown)" in text for text in told) and "unsure" in " ".join(told)
+    # Unsure ones are not ticked, and the button counts what is.
+    unsure, ticked = page.locator("dialog .cell[data-state=unsure]"), page.locator("dialog .cell[aria-selected=true]")
+    assert unsure.count() > 0 and page.locator("dialog .cell[data-state=unsure][aria-selected=true]").count() == 0
+    assert page.locator("dialog footer").inner_text().count(f"Confirm the {ticked.count()} ticked") == 1
+    unsure.first.click()
+    assert page.locator("dialog footer").inner_text().count(f"Confirm the {ticked.count()} ticked") == 1
+    # Undo in the panel, by its key and by the message, brings the parts back.
+    for undo in (lambda: served.press("u"), lambda: page.locator("dialog .toast button", has_text="Undo").click()):
+        served.press("2", "Enter")
+        parts.nth(3).wait_for(state="detached")
+        served.said("is split")
+        undo()
+        served.said("Undone")
+        parts.nth(3).wait_for()
+        assert titles.all_inner_texts() == told
+    served.press("U")
+    served.said("Done again")
+    served.press("Escape")
+
+
+def test_what_is_one_part_is_not_split(serve_page: Any) -> None:  # noqa: F811
+    run = FakeRun(n=400, classes=9)
+    served = serve_page(run)
+    one = large_novel(served)
+    whole = run.answer
+    run.answer = lambda path, q: (
+        {"parts": [[0, 1]], "open": [[]], "alike": [[]]} if path == "/api/split" else whole(path, q)
+    )
+    look_at(served, one["name"])
+    served.press("s")
+    served.page.locator("dialog p", has_text="One part alone can't be split.").wait_for()
+    assert served.page.locator("dialog footer button.primary").is_disabled()
+    served.press("Enter")
+    assert not served.done()
