@@ -145,3 +145,33 @@ def test_what_is_one_part_is_not_split(serve_page: Any) -> None:  # noqa: F811
     assert served.page.locator("dialog footer button.primary").is_disabled()
     served.press("Enter")
     assert not served.done()
+
+
+def test_a_merge_says_what_results_and_asks_about_what_the_source_tells_apart(serve_page: Any) -> None:  # noqa: F811
+    served = serve_page(FakeRun(n=1200, classes=9))
+    page = served.page
+    known = [one for one in served.run.classes() if one["known"] and one["labelled"]]
+    novel = large_novel(served)
+    look_at(served, known[0]["name"])
+    served.press("m")
+    page.locator("dialog .half").nth(1).wait_for()
+    other = next(one for one in known[1:] if one["name"] == page.locator("dialog .half h3 bdi").nth(1).inner_text())
+    into, gone = (one["name"] for one in sorted((known[0], other), key=lambda one: -one["size"]))
+    assert f"“{gone}” would become a part of “{into}”, which keeps its name." in page.locator("dialog").inner_text()
+    button = page.locator("dialog footer .primary")
+    assert button.inner_text().startswith(f"Merge into {into} ({known[0]['size'] + other['size']} items, ")
+    served.press("m", "m", "Enter")
+    alert = page.locator("dialog [role=alert]")
+    assert alert.inner_text().startswith("The source labelled ") and not served.done()
+    page.locator("dialog footer button", has_text="No").click()
+    alert.wait_for(state="detached")
+    served.press("y")
+    assert not served.done(), "y answers the question, and nothing else"
+    button.get_by_text("Merge into").wait_for()
+    served.press("m", "y")
+    served.said("is part of")
+    look_at(served, novel["name"])
+    served.press("m")
+    page.locator("dialog .half").nth(1).wait_for()
+    served.press("m")  # nobody has labelled both: no question
+    until(served, lambda: len(served.done()) == 2)

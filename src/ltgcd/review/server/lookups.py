@@ -123,8 +123,8 @@ def merges(described: Described, code: int | None, limit: int = 100) -> list[dic
         if code is not None and code not in pair:
             continue
         first, second = pair if code is None or code == pair[0] else pair[::-1]
-        why = f"Their centres have a cosine of {one.similarity:.2f}"
-        why += ", and each is the nearest of the other." if one.mutual else "."
+        closer = "neither has a closer class" if one.mutual else "one of them has a closer class"
+        why = f"Alike: {one.similarity:.2f} of 1; {closer}."
         found.append({"code": first, "other": second, "similarity": round(one.similarity, 3), "why": why})
     return found[:limit]
 
