@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from chromium import browser  # noqa: F401 - a fixture
 from fake_server import FakeRun
 from test_newcomer import look_at
@@ -175,3 +176,49 @@ def test_a_merge_says_what_results_and_asks_about_what_the_source_tells_apart(se
     page.locator("dialog .half").nth(1).wait_for()
     served.press("m")  # nobody has labelled both: no question
     until(served, lambda: len(served.done()) == 2)
+
+
+STRONG = """() => {
+  const c = document.querySelector('#points'), o = document.createElement('canvas'); o.width = c.width;
+  o.height = c.height; const x = o.getContext('2d'); x.drawImage(c, 0, 0);
+  const d = x.getImageData(0, 0, o.width, o.height).data;
+  let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 240; return n; }"""
+
+
+def test_the_map_and_the_grid_show_the_same_item(serve_page: Any) -> None:  # noqa: F811
+    served = serve_page()
+    page, run = served.page, served.run
+    unsure = int(np.flatnonzero(run.review.unsure)[0])
+    code = int(run.review.code[unsure])
+    look_at(served, run.review.class_names()[code])
+    ring, here = "document.querySelector('#over').dataset.ring", "document.querySelector('#grid .here')?.dataset.row"
+    wait_until(page, f"{ring} !== undefined")
+    before = page.evaluate(ring)
+    page.evaluate("document.querySelector('#grid').focus()")
+    served.press("ArrowRight")
+    wait_until(page, f"before => {ring} !== before", before)
+    served.press("End")  # the last one of the class is an unsure one
+    wait_until(page, f"{here} !== undefined")
+    row = int(page.evaluate(here))
+    assert run.review.unsure[row]
+    # A click where it stands on the map, from elsewhere, goes to that very item.
+    box = page.locator("#over").bounding_box()
+    page.wait_for_timeout(200)
+    x, y = (float(part) for part in page.evaluate(ring).split())
+    served.press("Home", "k")
+    page.mouse.move(box["x"] + x, box["y"] + y)
+    page.locator("#tip", has_text=run.ids[row]).wait_for()
+    page.mouse.click(box["x"] + x, box["y"] + y)
+    wait_until(page, f"row => {here} === row", str(row))
+    assert page.evaluate("location.hash") == f"#class-{code}"
+    assert page.evaluate("document.activeElement.id") == "grid"
+    # Odd ones, and what is most like one of them, stand out.
+    served.press("O")
+    served.see("Odd ones")
+    wait_until(page, f"({STRONG})() > 200")
+    served.press("Enter")
+    page.locator("dialog .near-items .strip").wait_for()
+    served.press("g")
+    page.locator("dialog").wait_for(state="detached")
+    served.see("Most like it")
+    wait_until(page, f"({STRONG})() > 20")
