@@ -106,7 +106,7 @@ def test_split_counts_what_is_seen_and_an_undo_brings_the_parts_back(serve_page:
     parts.nth(3).wait_for()
     words = page.locator("dialog .panel-body p").first.inner_text()
     assert words.startswith(
-        f"{one['size']} items and {one['leaning']} unsure ones that lean here. A dark frame: unsure"
+        f"{one['size']} items and {one['leaning']} unsure ones that lean here. Framed ones are unsure"
     )
     told = titles.all_inner_texts()
     sizes = [int(text.split(". ")[1].split(" ")[0]) for text in told]

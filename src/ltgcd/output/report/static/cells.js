@@ -4,7 +4,7 @@ import { GIVEN, JUNK, LABELLED, UNSURE } from "./items.js";
 import { factsOf, nameOf, on, store, whereIs } from "./store.js";
 
 const LONGEST_TAG = 60;
-export const DARK = "A dark frame: unsure, more likely wrong than right, and in no class yet.";
+export const DARK = "Framed ones are unsure: more likely wrong than right, and in no class yet.";
 const LONGEST_LINE = 600; // characters of a text in a cell; the whole is in the item's detail
 
 /** What a screen reader says of an item. */
