@@ -222,3 +222,16 @@ def test_the_map_and_the_grid_show_the_same_item(serve_page: Any) -> None:  # no
     page.locator("dialog").wait_for(state="detached")
     served.see("Most like it")
     wait_until(page, f"({STRONG})() > 20")
+
+
+def test_a_check_says_why_what_was_confirmed_is_not_in_its_sample(serve_page: Any) -> None:  # noqa: F811
+    served = serve_page()
+    page, run = served.page, served.run
+    one = next(one for one in run.classes() if one["labelled"])
+    look_at(served, one["name"])
+    served.press("p")
+    verdict = page.locator("dialog .verdict", has_text="Nothing of this sample was checked yet")
+    verdict.wait_for()
+    assert f"the {one['labelled']} labelled were not drawn for it" in verdict.inner_text()
+    served.press("Escape", "Enter")
+    page.locator("dialog .near-items", has_text="Framed ones are unsure").wait_for()

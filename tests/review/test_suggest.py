@@ -65,6 +65,18 @@ def test_merges_are_the_most_alike_pairs_and_never_what_people_told_apart() -> N
     assert len(merge_proposals(s, sizes, nobody, set(), limit=1)) == 1
 
 
+def test_odd_ones_end_where_nothing_is_odd() -> None:
+    z, y = blobs([40, 40], spread=0.3)
+    odd = normalise(np.random.RandomState(3).standard_normal((3, z.shape[1])))
+    x = np.concatenate([z, odd]).astype(np.float32)
+    shapes = class_shapes(x, np.append(y, [-1, -1, -1]), 2)
+    every = np.ones(len(x), bool)
+    found = odd_ones(x, shapes, every, limit=0.6)
+    assert sorted(found.tolist()) == [80, 81, 82]
+    assert odd_ones(x, shapes, every)[:3].tolist() == found.tolist(), "the first ones are the same"
+    assert len(odd_ones(x, shapes, every)) == 83
+
+
 def test_pairs_that_nobody_has_labelled_come_first_and_twins_are_nearest_to_each_other() -> None:
     s = np.array([[1, 0.9, 0.3, 0.3, 0.1], [0.9, 1, 0.5, 0.3, 0.2], [0.3, 0.5, 1, 0.6, 0.3], [0.3, 0.3, 0.6, 1, 0.3],
                   [0.1, 0.2, 0.3, 0.3, 1]], np.float32)  # fmt: skip

@@ -62,7 +62,9 @@ def in_order(
     return rows[np.lexsort((rows, cosine, -np.asarray(doubt), given))]
 
 
-def odd_ones(z: NDArray[np.float32], shapes: Shapes, is_open: NDArray[np.bool_], n: int = ODD) -> NDArray[np.int64]:
+def odd_ones(
+    z: NDArray[np.float32], shapes: Shapes, is_open: NDArray[np.bool_], n: int = ODD, limit: float = np.inf
+) -> NDArray[np.int64]:
     """Up to n items that are unlike every class and unlike each other, the oddest first.
 
     What has no category of its own yet shows among them: rare classes that were taken for a part of another one are the
@@ -78,6 +80,10 @@ def odd_ones(z: NDArray[np.float32], shapes: Shapes, is_open: NDArray[np.bool_],
     is_open : ndarray of bool, shape (N,)
         Items that nobody has said anything about; of more than `ODD_AMONG` a sample is looked at, which their content
         draws: the order of the rows has no say.
+    n : int
+        At most.
+    limit : float
+        Cosine to a class, or to an odd one before, from which an item is not odd.
     """
     rows = np.flatnonzero(is_open).astype(np.int64)
     if len(rows) > ODD_AMONG:
@@ -87,6 +93,8 @@ def odd_ones(z: NDArray[np.float32], shapes: Shapes, is_open: NDArray[np.bool_],
     chosen = np.empty(min(n, len(rows)), dtype=np.int64)
     for at in range(len(chosen)):
         chosen[at] = closest.argmin()
+        if closest[chosen[at]] >= limit:
+            return rows[chosen[:at]]
         closest = np.maximum(closest, x @ x[chosen[at]])
         closest[chosen[at]] = np.inf
     return rows[chosen]

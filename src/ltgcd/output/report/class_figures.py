@@ -63,7 +63,10 @@ class ClassFigures:
         rows = np.flatnonzero(self.labelled).astype(np.int64)
         own, x, k = y[rows], self.z[rows], int(y.max(initial=-1)) + 1
         every, inside = np.arange(len(rows), dtype=np.int64), np.ones(len(rows), dtype=np.bool_)
-        return Spread.of(own_cosines(x, every, own, inside, class_shapes(x, own, k)), own, k)
+        cosines = own_cosines(x, every, own, inside, class_shapes(x, own, k))
+        told = cosines[np.isfinite(cosines)]
+        self.half = float(np.median(told)) if len(told) else 1.0  # of the labelled items lie so near to their class
+        return Spread.of(cosines, own, k)
 
     def describe(self, now: Now, names: Mapping[int, str], known: NDArray[np.bool_]) -> None:
         """Describe everything: the labels `now`, in classes with these names by code, of which some (K,) are known."""

@@ -1,6 +1,6 @@
 // One item: as large as it gets, what it is called, where it is, what is most like it; a number says which class it is.
 import { assign, confirm, junk, moveRows, reject } from "./actions.js";
-import { picture, strip } from "./cells.js";
+import { DARK, picture, strip } from "./cells.js";
 import { bothEnds, breakable, button, classButton, copy, el, percentSure, plural, toast } from "./dom.js";
 import { GIVEN, LABELLED, JUNK } from "./items.js";
 import { neighbourInGrid } from "./grid.js";
@@ -75,7 +75,7 @@ export function openDetail(first, { asking = false } = {}) {
       el("kbd", { text: String(at + 1) }), ofImages && shownFaces.has(code) ? el("span", { class: "face" }, picture(shownFaces.get(code), 96)) : null, el("b", {}, bothEnds(nameOf(code))))))));
     if (!found) return;
     await describeRows(found.rows);
-    near.replaceChildren(el("h3", { text: plural(found.rows.length, "item") + " most like it" }), strip(found.rows, { label: "Most like it", onpick: (other) => { row = other; draw(); } }),
+    near.replaceChildren(el("h3", { text: plural(found.rows.length, "item") + " most like it" }), el("p", { class: "soft", text: DARK }), strip(found.rows, { label: "Most like it", onpick: (other) => { row = other; draw(); } }),
       button("Show them all in the grid", "g", keys.g));
   }
   draw();
