@@ -118,6 +118,9 @@ def test_split_counts_what_is_seen_and_an_undo_brings_the_parts_back(serve_page:
     assert page.locator("dialog footer").inner_text().count(f"Confirm the {ticked.count()} ticked") == 1
     unsure.first.click()
     assert page.locator("dialog footer").inner_text().count(f"Confirm the {ticked.count()} ticked") == 1
+    served.press("X")  # all of them at once
+    assert ticked.count() == page.locator("dialog .cell").count()
+    assert page.locator("dialog footer button", has_text="Tick all").count() == 0
     # Undo in the panel, by its key and by the message, brings the parts back.
     for undo in (lambda: served.press("u"), lambda: page.locator("dialog .toast button", has_text="Undo").click()):
         served.press("2", "Enter")
@@ -144,6 +147,7 @@ def test_what_is_one_part_is_not_split(serve_page: Any) -> None:  # noqa: F811
     served.press("s")
     served.page.locator("dialog p", has_text="One part alone can't be split.").wait_for()
     assert served.page.locator("dialog footer button.primary").is_disabled()
+    assert served.page.locator("dialog footer").inner_text().split() == ["Split", "Enter"]
     served.press("Enter")
     assert not served.done()
 

@@ -66,7 +66,7 @@ export async function openMerge(code, { with: wanted = null } = {}) {
     if (!halves || one !== pair()) return;
     const { from, into, size } = result(), words = one.why ?? (one.similarity === undefined ? "" : `Alike: ${signed(one.similarity)} of 1.`);
     panel.fill(el("p", { class: "soft", text: `${words} “${shortName(from.name)}” would become a part of “${shortName(into.name)}”, which keeps its name.`.trim(), dir: "auto" }), el("div", { class: "halves" }, ...halves));
-    panel.act(classButton("Merge into ", into.name, 28, "m", take, { class: "primary" }, ` (${size})`), store.source.can.merges ? button("Never merge", "n", never) : null,
+    panel.act(classButton("Merge into ", into.name, 28, "m", take, { class: "primary" }, ` (${size})`), store.source.can.merges ? button("Never merge", "n", never) : "",
       pairs.length > 1 ? button(`Next (${at + 1} of ${pairs.length})`, "j", () => go(1)) : "", el("span", { class: "space" }), field.box);
     if (!panel.dialog.contains(document.activeElement)) panel.dialog.focus(); // a button that was pressed is gone
   }

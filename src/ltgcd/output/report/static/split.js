@@ -30,7 +30,7 @@ on("state", () => again());
 export function openSplit(code) {
   const chosen = selectedRows().filter((row) => store.items.code[row] === code);
   let parts = [], picked = new Set(), flipped = new Set(), number = null, busy = false;
-  const keys = { u: undo, U: redo, Enter: () => take(), a: () => confirm(), r: () => ask(), ArrowRight: () => look(Math.min(MOST, parts.length + 1)), ArrowLeft: () => look(Math.max(2, parts.length - 1)) };
+  const keys = { X: () => tickAll(), u: undo, U: redo, Enter: () => take(), a: () => confirm(), r: () => ask(), ArrowRight: () => look(Math.min(MOST, parts.length + 1)), ArrowLeft: () => look(Math.max(2, parts.length - 1)) };
   for (let n = 1; n <= MOST; n++) keys[String(n)] = () => pick(n - 1);
   LETTERS.forEach((letter, at) => { keys[letter] = () => beside()[at] !== undefined && give(nameOf(beside()[at])); });
   const panel = openPanel({ title: `Split “${shortName(nameOf(code))}”`, kind: "wide", keys });
@@ -39,6 +39,12 @@ export function openSplit(code) {
   /** Sure items are ticked until somebody unticks one, unsure ones once somebody ticks them. */
   const isTicked = (row) => flipped.has(row) === (store.items.status[row] === UNSURE);
   const ticked = (some) => some.flatMap((part) => part.shown).filter(isTicked);
+  const some = () => picked.size ? pickedParts() : parts;
+  /** Tick all that is shown of the picked parts, or of all. */
+  function tickAll() {
+    for (const row of some().flatMap((part) => part.shown)) if (!isTicked(row) && !flipped.delete(row)) flipped.add(row);
+    draw();
+  }
   again = () => { if (!busy && panel.dialog.open) look(number); }; // undone, or done again
   /** What was picked becomes one category; where nothing was, every part but the first becomes one. */
   async function take() {
@@ -52,7 +58,7 @@ export function openSplit(code) {
   /** What is shown and ticked is of this class: of the picked parts, or of all. */
   function confirm() {
     if (number === 0) return;
-    const some = picked.size ? pickedParts() : parts, rows = ticked(some);
+    const rows = ticked(some());
     if (!rows.length) return toast("Nothing that is shown and ticked is left to confirm.");
     if (!picked.size) picked = new Set(parts.keys());
     return done(() => takeParts(code, [], rows, nameOf(code)));
@@ -111,12 +117,13 @@ export function openSplit(code) {
     if (!panel.dialog.contains(document.activeElement)) panel.dialog.focus(); // a button that was pressed is gone
   }
   function foot() {
+    const open = some().flatMap((part) => part.shown).some((row) => !isTicked(row)) ? button("Tick all", "X", tickAll) : "";
     if (picked.size) {
       panel.act(...beside().map((other, at) => classButton("", nameOf(other), 28, LETTERS[at], keys[LETTERS[at]])), button("Another name …", "r", ask),
-        button(picked.size === 1 ? "A category of its own" : `One category of the ${picked.size}`, "Enter", take, { class: "primary" }));
+        button(picked.size === 1 ? "A category of its own" : `One category of the ${picked.size}`, "Enter", take, { class: "primary" }), open);
     } else {
       const n = ticked(parts).length;
-      panel.act(button(number === 0 ? "Split off" : parts.length < 2 ? "Split" : `Split in ${parts.length}`, "Enter", take, { class: "primary", disabled: parts.length < 2 }), number === 0 || !n ? null : button(`Confirm the ${whole(n)} ticked`, "a", confirm));
+      panel.act(button(number === 0 ? "Split off" : parts.length < 2 ? "Split" : `Split in ${parts.length}`, "Enter", take, { class: "primary", disabled: parts.length < 2 }), number === 0 || !n ? "" : button(`Confirm the ${whole(n)} ticked`, "a", confirm), open);
     }
   }
   look(chosen.length ? 0 : null);
