@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import with_metadata
 from ltgcd.output.report.page import served_page, static_folder
-from ltgcd.review.state import begin, replay, with_codes
+from ltgcd.review.state import begin, replay, said
 
 BINARY = "application/octet-stream"
 POLICY = "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
@@ -50,6 +50,7 @@ class FakeRun:
         self.undone: list[list[Any]] = []
         self.version, self.written = 0, 0
         self.refining: dict[str, Any] = {"state": "idle", "expected_seconds": 20}
+        self.chances = [0.99] * n  # of what may make a class grow
         self.lock = threading.RLock()
         self.review = self.base
 
@@ -151,11 +152,12 @@ class FakeRun:
                 for i, other in enumerate(names[:3])
             ]
         if path == "/api/split":
-            parts = np.array_split(own[np.argsort(self.xy[own, 0])], int(q["parts"]) or 4)
+            rows = np.flatnonzero((now.code == code) & ~now.junk)
+            parts = np.array_split(rows[np.argsort(self.xy[rows, 0])], int(q.get("parts", 0)) or 4)
             others = [other for other in now.class_names() if other != code][:5]
             return {
                 "parts": [part.tolist() for part in parts],
-                "open": [part[~now.given[part]].tolist() for part in parts],
+                "open": [part[~(now.given | self.labelled)[part]].tolist() for part in parts],
                 "alike": [others] * len(parts),
                 "separation": 0.41,
             }
@@ -163,7 +165,8 @@ class FakeRun:
             others = np.flatnonzero((now.code != code) | now.unsure)
             middle = self.xy[own].mean(axis=0) if len(own) else 0
             ranked = others[np.argsort(((self.xy[others] - middle) ** 2).sum(axis=1))]
-            return {"rows": ranked[: int(q["limit"])].tolist(), "precision": 0.87, "left": len(ranked)}
+            rows = ranked[: int(q["limit"])].tolist()
+            return {"rows": rows, "chances": self.chances[: len(rows)], "left": len(ranked)}
         if path == "/api/search":
             return {"rows": [i for i, one in enumerate(self.ids) if q["q"].lower() in one][:1000], "classes": []}
         if path == "/api/audit":
@@ -193,7 +196,7 @@ class FakeRun:
     def say(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         before = self.review
         if path == "/api/act":
-            self.done.append(with_codes(before, body["events"]))
+            self.done.append(said(before, body["events"], fresh=True)[0])
             self.undone = []
         elif path == "/api/undo":
             self.undone.append(self.done.pop())
@@ -298,8 +301,6 @@ class Handler(BaseHTTPRequestHandler):
                 try:
                     self.send(self.run.say(urlsplit(self.path).path, body))
                 except InputError as error:
-                    if self.path == "/api/act":
-                        self.run.done.pop()
                     self.send({"error": str(error)}, code=422)
 
     def log_message(self, *_: Any) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ltgcd.graph.class_shapes import (
     FAR,
+    _same,
     class_shapes,
     class_similarity,
     coherence,
@@ -107,3 +108,16 @@ def test_contamination_finds_the_class_whose_assigned_items_are_others() -> None
     assert foreign[(y == 0) & ~is_given].mean() < 0.1
     nobody = np.zeros(len(y), bool)
     assert contamination(cosine, code, nobody, ~is_given, 2).share.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("k", [1, 7, 5000])
+def test_rows_that_are_alike_in_all_columns_are_of_one_kind(k: int) -> None:
+    """Counted where there are few kinds, sorted where there may be many: the same kinds."""
+    random = np.random.RandomState(k)
+    columns = [random.randint(-1, min(k, 9), 400) for _ in range(4)]
+    first, kind = _same(columns, 400, k)
+    table = np.stack(columns, axis=1)
+    every, at, wanted = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    assert np.array_equal(table[first], every) and np.array_equal(first, at)
+    assert np.array_equal(kind, wanted.ravel())
+    assert [len(part) for part in _same([np.empty(0, np.int64)] * 2, 0, k)] == [0, 0]

@@ -18,6 +18,7 @@ from ltgcd.review.suggest import (
     neighbours,
     odd_ones,
     split_proposal,
+    twins,
     wilson,
 )
 
@@ -62,6 +63,32 @@ def test_merges_are_the_most_alike_pairs_and_never_what_people_told_apart() -> N
     assert [(m.code, m.into) for m in merge_proposals(s, sizes, known, set())] == [(2, 0), (2, 1)]
     assert merge_proposals(s, np.array([3, 0, 0, 0]), nobody, set()) == []
     assert len(merge_proposals(s, sizes, nobody, set(), limit=1)) == 1
+
+
+def test_odd_ones_end_where_nothing_is_odd() -> None:
+    z, y = blobs([40, 40], spread=0.3)
+    odd = normalise(np.random.RandomState(3).standard_normal((3, z.shape[1])))
+    x = np.concatenate([z, odd]).astype(np.float32)
+    shapes = class_shapes(x, np.append(y, [-1, -1, -1]), 2)
+    every = np.ones(len(x), bool)
+    found = odd_ones(x, shapes, every, limit=0.6)
+    assert sorted(found.tolist()) == [80, 81, 82]
+    assert odd_ones(x, shapes, every)[:3].tolist() == found.tolist(), "the first ones are the same"
+    assert len(odd_ones(x, shapes, every)) == 83
+
+
+def test_pairs_that_nobody_has_labelled_come_first_and_twins_are_nearest_to_each_other() -> None:
+    s = np.array([[1, 0.9, 0.3, 0.3, 0.1], [0.9, 1, 0.5, 0.3, 0.2], [0.3, 0.5, 1, 0.6, 0.3], [0.3, 0.3, 0.6, 1, 0.3],
+                  [0.1, 0.2, 0.3, 0.3, 1]], np.float32)  # fmt: skip
+    sizes, labelled = np.array([5, 9, 7, 3, 4]), np.array([True, False, False, False, False])
+    found = merge_proposals(s, sizes, labelled, set())
+    assert [(m.code, m.into, m.mutual) for m in found[:2]] == [(3, 2, True), (2, 1, False)]
+    assert (found[-1].code, found[-1].into) == (4, 0), "and the least alike with labels at the end"
+    assert twins(s, sizes, labelled, ()) == {2: 3, 3: 2}, "not class 1, of which a labelled one is the nearest"
+    assert twins(s, sizes, labelled, {frozenset((2, 3))}) == {}, "who said never is not asked again"
+    assert twins(s, np.array([5, 9, 7, 0, 4]), labelled, ()) == {}, "an empty class has none"
+    assert twins(s, sizes, np.zeros(5, bool), ()) == {0: 1, 1: 0, 2: 3, 3: 2}
+    assert twins(0.3 * s, sizes, labelled, ()) == {}, "alike enough is from 0.4 on"
 
 
 def test_a_split_finds_the_two_and_keeps_what_people_gave() -> None:

@@ -21,6 +21,7 @@ from ltgcd.graph.whitening import normalise
 PRIOR_PAIRS = 6.0  # pairs as alike as those of a usual class that each class is given: one of two items says little
 LEAST_WITHIN = 0.05  # mean cosine of a class's own items, below which it has no direction to compare by
 ROWS = 4096  # rows of a block
+COUNTED = 1 << 20  # kinds of rows up to which they are counted and not sorted
 FAR = 0.05  # share of the given items of a class that are called far from the others
 GRAIN = 2.0**30  # coordinates are added up as whole numbers of this part of 1: exact, in any order, to 8 million items
 PRIOR_GIVEN = 10.0  # given items as spread as those of all classes that each class is given
@@ -75,11 +76,7 @@ def shapes_after(
     takes longest, and so is done once. `z` (N, d) is what `rounded` gives. So what is taken off and added is exact:
     going there and back gives the same shapes to the last bit.
     """
-    kind = np.zeros(len(rows), dtype=np.int64)
-    for change in changes:
-        for column in change:
-            kind = kind * (k + 1) + column + 1
-    _, first, kind = np.unique(kind, return_index=True, return_inverse=True)  # rows that go the same ways
+    first, kind = _same([column for change in changes for column in change], len(rows), k)
     sums, counts = np.zeros((len(first), z.shape[1])), np.bincount(kind, minlength=len(first))
     for start in range(0, len(rows), ROWS):
         part = slice(start, start + ROWS)
@@ -87,6 +84,25 @@ def shapes_after(
     return [
         _after(held, sums, counts, was[first], now[first], k) for held, (was, now) in zip(before, changes, strict=True)
     ]
+
+
+def _same(columns: Sequence[NDArray[np.int64]], n: int, k: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows (n,) that are alike in all columns, of numbers from -1 to k - 1: one row of each kind, and the kind of each.
+
+    Counted column by column: to sort 50,000 rows takes five times as long.
+    """
+    kind, kinds = np.zeros(n, dtype=np.int64), 1
+    for column in columns:
+        kind = kind * (k + 1) + column + 1
+        if kinds * (k + 1) > COUNTED:
+            _, kind = np.unique(kind, return_inverse=True)
+            kinds = int(kind.max(initial=-1)) + 1
+            continue
+        there = np.bincount(kind, minlength=1) > 0
+        kind, kinds = (np.cumsum(there) - 1)[kind], int(there.sum())
+    first = np.zeros(kinds if n else 0, dtype=np.int64)
+    first[kind[::-1]] = np.arange(n)[::-1]
+    return first, kind
 
 
 def _after(

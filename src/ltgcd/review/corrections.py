@@ -2,8 +2,9 @@
 
 ``label`` is the name of a class (one that is not there is made), ``junk`` takes the item out, and an empty one takes
 back what was said about it. ``name`` renames a category; the name of another class merges the two, and ``junk`` takes
-out all of its items. A file that ``ltgcd export`` wrote and a person edited works as it is: rows that were not changed
-say nothing.
+out all of its items. Names mean the classes that had them before the file, in whatever order its rows stand, and none
+is given twice (`ltgcd.review.names`). A file that ``ltgcd export`` wrote and a person edited works as it is: rows that
+were not changed say nothing.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from ltgcd.common.spreadsheet import is_export
 from ltgcd.data.labels import read_csv
 from ltgcd.data.parquet import read_parquet
 from ltgcd.data.tool_exports import read_tool_labels
+from ltgcd.discovery.classes import STATUSES
+from ltgcd.discovery.exported import JUNK, category_names
+from ltgcd.review.names import means_junk, reason_against
 from ltgcd.review.state import Event, Review, apply
 
-JUNK = "junk"
 ALIKE = 0.85  # of two names, from which one may be a slip of the pen for the other
 
 
@@ -95,9 +98,12 @@ def _read_json_lines(path: Path) -> pa.Table:
 COLUMNS = ("id", "label", "category", "name")
 
 
-def edits_of(table: pa.Table, review: Review) -> Edits:
-    """Turn rows of corrections into events on top of a review; what can't be applied is refused row by row."""
-    made = _Edits(review)
+def edits_of(table: pa.Table, review: Review, *, any_name: bool = False) -> Edits:
+    """Turn rows of corrections into events on top of a review; what can't be applied is refused row by row.
+
+    With `any_name` the labels came with the collection, whose classes may be called anything.
+    """
+    made = _Edits(review, any_name)
     columns = set(table.column_names)
     if {"category", "name"} <= columns and not is_export(columns):
         made.about_classes(table)
@@ -110,14 +116,16 @@ def edits_of(table: pa.Table, review: Review) -> Edits:
 class _Edits:
     """Events that are collected while the rows are gone through, and the review as they make it."""
 
-    def __init__(self, review: Review) -> None:
-        self.review = review
+    def __init__(self, review: Review, any_name: bool) -> None:
+        self.review, self.any_name = review, any_name
         self.events: list[Event] = []
         self.refused: list[dict[str, Any]] = []
         self.new_classes: list[dict[str, Any]] = []
         self.stayed = 0
         names = ("renamed", "merged", "created", "moved", "confirmed", "cleared", "junk")
         self.counts = dict.fromkeys(names, 0)
+        self.exported = _exported_names(review)
+        self._before = {name: code for code, name in [*self.exported.items(), *review.class_names().items()]}
 
     def add(self, event: Event, kind: str, n: int = 1) -> None:
         self.review = apply(self.review, event)
@@ -128,28 +136,47 @@ class _Edits:
         self.refused.append({"row": row + 1, "what": what, "reason": reason})
 
     def codes(self) -> dict[str, int]:
-        return {name: code for code, name in self.review.class_names().items()}
+        """Classes by what they are called now, were called before the file, and are called in an export."""
+        before = {name: self.review.target(code) for name, code in self._before.items()}
+        return before | {name: code for code, name in self.review.class_names().items()}
+
+    def reason_against(self, name: str, code: int | None = None) -> str | None:
+        return None if self.any_name else reason_against(self.review, name, code)
 
     def about_classes(self, table: pa.Table) -> None:
         """Rename, merge or take out the categories that rows name."""
         pairs = zip(_texts(table, "category"), _texts(table, "name"), strict=True)
+        seen: dict[str, str] = {}
         for row, (category, name) in enumerate(pairs):
             if category is None:
                 continue
-            code = self.codes().get(category)
-            if code is None:
-                self.refuse(row, f"{category} → {name or ''}", f"there is no category '{category}'")
-            elif not name:
-                self.refuse(row, category, "no name is given")
-            elif name == category:
-                continue
-            elif name == JUNK:
-                rows = np.flatnonzero((self.review.code == code) & ~self.review.junk)
-                self.add({"op": "junk", "rows": rows.tolist()}, "junk", len(rows))
-            elif name in self.codes():
-                self.add({"op": "merge", "code": code, "into": self.codes()[name]}, "merged")
-            else:
-                self.add({"op": "rename", "code": code, "name": name}, "renamed")
+            if seen.get(category, name) != name:
+                self.refuse(row, f"{category} → {name or ''}", f"another row calls this category '{seen[category]}'")
+            elif reason := self._call(category, name):
+                self.refuse(row, f"{category} → {name or ''}", reason)
+            elif name is not None:
+                seen[category] = name
+
+    def _call(self, category: str, name: str | None) -> str | None:
+        """Give a category a name, which may merge it or take its items out; or why that can't be."""
+        codes = self.codes()
+        code = codes.get(category)
+        if code is None:
+            return f"there is no category '{category}'"
+        if not name:
+            return "no name is given"
+        if name == category:
+            return None
+        if means_junk(name):
+            rows = np.flatnonzero((self.review.code == code) & ~self.review.junk)
+            self.add({"op": "junk", "rows": rows.tolist()}, "junk", len(rows))
+        elif codes.get(name, code) != code:
+            self.add({"op": "merge", "code": code, "into": codes[name]}, "merged")
+        elif reason := self.reason_against(name, code):
+            return reason
+        elif self.review.class_names()[code] != name:
+            self.add({"op": "rename", "code": code, "name": name}, "renamed")
+        return None
 
     def about_items(self, table: pa.Table, *, unchanged_is_silent: bool) -> None:
         """Give items the classes that rows name; one event for each class, however many items."""
@@ -157,7 +184,8 @@ class _Edits:
         places = pc.index_in(pa.array(ids, pa.string()), self.review.base.column("id").combine_chunks())
         rows: dict[str | None, list[int]] = {}
         seen: dict[int, str | None] = {}
-        before, names = self.review.code, self.review.class_names()
+        before, names, codes = self.review.code, self.exported, self.codes()
+        reasons: dict[str, str | None] = {}
         status = self.review.status.tolist()
         for row, (name, label, place) in enumerate(zip(ids, labels, places.to_pylist(), strict=True)):
             if name is None:
@@ -165,6 +193,7 @@ class _Edits:
             if place is None:
                 self.refuse(row, name, f"no item has the id '{name}'")
                 continue
+            label = JUNK if means_junk(label) else label  # noqa: PLW2901
             if place in seen:
                 if seen[place] != label:
                     self.refuse(row, f"{name} → {label or ''}", "another row says something else about this item")
@@ -177,6 +206,12 @@ class _Edits:
             if label is None and not was_said:
                 self.stayed += shown is not None
                 continue
+            if label is not None and label != JUNK and label not in codes:
+                if label not in reasons:
+                    reasons[label] = self.reason_against(label)
+                if reason := reasons[label]:
+                    self.refuse(row, f"{name} → {label}", reason)
+                    continue
             rows.setdefault(label, []).append(place)
         for label, items in rows.items():
             self._label(label, np.array(items, dtype=np.int64))
@@ -191,12 +226,20 @@ class _Edits:
         code = self.codes().get(label)
         if code is None:
             code = self.review.next_code
-            alike = difflib.get_close_matches(label, self.codes(), n=1, cutoff=ALIKE)
+            alike = difflib.get_close_matches(label, self.review.class_names().values(), n=1, cutoff=ALIKE)
             self.new_classes.append({"name": label, "items": len(items), "like": alike[0] if alike else None})
             self.add({"op": "create", "code": code, "name": label}, "created")
         moved = int((self.review.code[items] != code).sum())
         self.add({"op": "assign", "rows": items.tolist(), "code": code}, "confirmed", len(items) - moved)
         self.counts["moved"] += moved
+
+
+def _exported_names(review: Review) -> dict[int, str]:
+    """What an export calls each class: its name, but for what means something else there (`category_names`)."""
+    names, status = review.class_names(), review.status_code
+    pairs = np.unique(np.stack([review.code, status.astype(np.int64)], axis=1), axis=0).tolist()
+    rows = [(int(code), names[int(code)], STATUSES[int(one)]) for code, one in pairs]
+    return names | category_names(rows)
 
 
 def _texts(table: pa.Table, name: str) -> list[str | None]:

@@ -34,6 +34,7 @@ from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
 from ltgcd.discovery.classes import JUNK, KNOWN, NOVEL, STATUSES, SUGGESTED, UNSURE, Classes, classes_of, table_of
+from ltgcd.review.names import reason_against
 
 OF_ITEMS = ("assign", "clear", "junk", "reject")
 OPERATIONS = (*OF_ITEMS, "create", "rename", "merge", "split", "distinct")
@@ -70,6 +71,8 @@ class Review:
         Pairs of classes that people keep apart.
     rejected : tuple
         Pairs of rows (n,) and the class that these items are not of.
+    retired : dict
+        Names that classes had and have no more, with the code of each: no other class gets them.
     """
 
     base: pa.Table
@@ -84,6 +87,7 @@ class Review:
     merged: dict[int, int] = field(default_factory=dict)
     distinct: frozenset[Pair] = frozenset()
     rejected: tuple[tuple[NDArray[np.int64], int], ...] = ()
+    retired: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.code)
@@ -151,6 +155,7 @@ class Review:
         note = {key: value for key, value in read_metadata(base.schema).items() if key != "named"}
         note["distinct"] = sorted(sorted(pair) for pair in self.distinct)
         note["merged"] = {str(code): self.target(code) for code in self.merged}
+        note["retired"] = {name: self.target(code) for name, code in sorted(self.retired.items())}
         return table_of(
             base.column("id"),
             self.code,
@@ -196,6 +201,7 @@ def begin(base: pa.Table, class_names: tuple[str, ...], next_code: int = 0) -> R
         max(classes.next_code, next_code),
         merged={int(code): int(into) for code, into in note.get("merged", {}).items()},
         distinct=frozenset(frozenset(pair) for pair in note.get("distinct", ())),
+        retired={str(name): int(code) for name, code in note.get("retired", {}).items()},
     )
 
 
@@ -214,8 +220,11 @@ def replay(review: Review, events: Iterable[Event]) -> Review:
     return said(review, events)[1]
 
 
-def said(review: Review, events: Iterable[Event]) -> tuple[list[Event], Review]:
-    """Events with a code for every new category, so that they always say the same, and what they come to."""
+def said(review: Review, events: Iterable[Event], *, fresh: bool = False) -> tuple[list[Event], Review]:
+    """Events with a code for every new category, so that they always say the same, and what they come to.
+
+    Those that are `fresh` may give no name that another class had; what was said before that was a rule stays said.
+    """
     found: list[Event] = []
     draft: Review | None = None
     for event in events:
@@ -224,6 +233,8 @@ def said(review: Review, events: Iterable[Event]) -> tuple[list[Event], Review]:
             event = {**event, "codes": [now.next_code + i for i in range(len(event.get("parts", ())))]}  # noqa: PLW2901
         if "rows" in event and event.get("op") in OF_ITEMS:  # an array from here on: a list is slow to read
             event = {**event, "rows": _rows(now, event["rows"])}  # noqa: PLW2901
+        if fresh:
+            _check_name(now, event)
         draft = _applied(now, event)
         found.append(event)
     return found, review if draft is None else draft
@@ -247,6 +258,14 @@ def _applied(review: Review, event: Event) -> Review:
     if op in OF_ITEMS:
         return _said_of_items(review, event, str(op))
     return _split(review, event) if op == "split" else _said_of_classes(review, event, str(op))
+
+
+def _check_name(review: Review, event: Event) -> None:
+    if event.get("op") not in ("create", "rename"):
+        return
+    code = _class(review, event, "code") if event["op"] == "rename" else None
+    if reason := reason_against(review, str(event.get("name") or ""), code):
+        raise InputError(f"{reason[0].upper()}{reason[1:]}.")
 
 
 def with_codes(review: Review, events: Iterable[Event]) -> list[Event]:
@@ -308,7 +327,10 @@ def _said_of_classes(review: Review, event: Event, op: str) -> Review:
     code = _class(review, event, "code")
     if taken.get(name, code) != code:
         raise InputError(f"Another class is called '{name}'; merge the two instead.")
-    return dataclasses.replace(review, names={**review.names, code: name})
+    before = review.class_names()[code]
+    retired = review.retired if before == name else {**review.retired, before: code}
+    retired = {held: by for held, by in retired.items() if held != name}
+    return dataclasses.replace(review, names={**review.names, code: name}, retired=retired)
 
 
 def _said_of_two_classes(review: Review, event: Event, op: str) -> Review:
@@ -323,6 +345,7 @@ def _said_of_two_classes(review: Review, event: Event, op: str) -> Review:
     return dataclasses.replace(
         review,
         merged={**review.merged, one: other},
+        retired={**review.retired, review.class_names()[one]: one},
         distinct=frozenset(pair for pair in pairs if len(pair) == 2),
     )
 

@@ -259,7 +259,7 @@ def _later_labels(run: Run, held: RunReview) -> list[Event]:
     at = pc.index_in(later.column("id").combine_chunks(), held.review.base.column("id").combine_chunks())
     rows = at.to_numpy(zero_copy_only=False)
     free = np.array([not np.isnan(row) and not held.review.given[int(row)] for row in rows.astype(np.float64)])
-    return with_codes(held.review, edits_of(later.filter(pa.array(free)), held.review).events)
+    return with_codes(held.review, edits_of(later.filter(pa.array(free)), held.review, any_name=True).events)
 
 
 def _views(run: Run, table: pa.Table, source: Path | None, notify: Notify) -> CachedViews:

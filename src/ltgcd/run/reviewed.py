@@ -224,7 +224,7 @@ class RunReview:
             raise InputError("Nothing was said; name at least one edit.")
         if self.log.has_key(key):
             return self._again(key)
-        events, after = said(self.review, events)
+        events, after = said(self.review, events, fresh=True)
         with self._writing(applies):
             action = self.log.append(events, self.base, author, key, self.version)
             self._look_at_new_events(after)

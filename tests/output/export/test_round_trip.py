@@ -20,8 +20,8 @@ from ltgcd.data.labels import read_csv
 from ltgcd.data.sources import read_source
 from ltgcd.data.tool_exports import read_tool_labels
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS, assignments_table
+from ltgcd.discovery.exported import category_names
 from ltgcd.output.export.formats import export_items
-from ltgcd.output.export.job import category_names
 from ltgcd.output.export.label_studio import shown_names
 
 IDS = ["cat/a.png", "cat/b.png", "dog/c.jpg", "unlabelled/d.png", "unlabelled/deep/e.jpg"]

@@ -162,6 +162,13 @@ def test_neighbours_merges_split_grow_search_audit(client: Client) -> None:
     assert len(grown["rows"]) == 4
     assert not set(grown["rows"]) & set(client.rows("/api/rows?code=5&part=sure"))
     assert 0 <= grown["precision"] <= 1
+    assert len(grown["chances"]) == 4 and grown["chances"] == sorted(grown["chances"], reverse=True)
+    assert np.mean(grown["chances"]) == pytest.approx(grown["precision"], abs=0.001)
+    everything = client.get("/api/grow?code=5&limit=1000").json
+    assert everything["left"] == len(everything["rows"]) == grown["left"], "what is on the page is left, too"
+    assert max(everything["chances"]) <= 0.65, (
+        "nothing that leans, or is in another class, is likely enough to go in unseen"
+    )
     second = client.get("/api/grow?code=5&limit=4&page=1").json
     assert not set(second["rows"]) & set(grown["rows"])
     assert second["left"] == grown["left"] - 4

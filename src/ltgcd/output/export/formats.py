@@ -26,8 +26,9 @@ from ltgcd.data.images import image_size
 from ltgcd.data.labels import GIVEN
 from ltgcd.discovery.assignments import ASSIGNMENT_COLUMNS
 from ltgcd.discovery.classes import SUGGESTED
+from ltgcd.discovery.exported import BINS
 from ltgcd.output.export.files import safe_name, unique_name
-from ltgcd.output.export.job import BINS, Export
+from ltgcd.output.export.job import Export
 from ltgcd.output.export.label_studio import INTERFACE, write_label_studio
 from ltgcd.output.export.publish import private_folder, publish
 

@@ -6,7 +6,7 @@ depends on where the items lie is done for the classes that an action touched, s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from ltgcd.output.report.queue import Queue, queue
 from ltgcd.output.report.sentences import plural
 from ltgcd.output.report.tally import Now, Tally
 from ltgcd.output.report.terms import Vocabulary
+from ltgcd.review.suggest import twins
 
 NEAREST = 3  # known classes beside a class
 
@@ -62,7 +63,10 @@ class ClassFigures:
         rows = np.flatnonzero(self.labelled).astype(np.int64)
         own, x, k = y[rows], self.z[rows], int(y.max(initial=-1)) + 1
         every, inside = np.arange(len(rows), dtype=np.int64), np.ones(len(rows), dtype=np.bool_)
-        return Spread.of(own_cosines(x, every, own, inside, class_shapes(x, own, k)), own, k)
+        cosines = own_cosines(x, every, own, inside, class_shapes(x, own, k))
+        told = cosines[np.isfinite(cosines)]
+        self.half = float(np.median(told)) if len(told) else 1.0  # of the labelled items lie so near to their class
+        return Spread.of(cosines, own, k)
 
     def describe(self, now: Now, names: Mapping[int, str], known: NDArray[np.bool_]) -> None:
         """Describe everything: the labels `now`, in classes with these names by code, of which some (K,) are known."""
@@ -109,11 +113,16 @@ class ClassFigures:
         self.queue: Queue = queue(
             self.open_items, open_confidence, self.leaning, self._share, nameless, within_cosine(self.shapes)
         )
+        self.twins = twins(self.similarity, self.shapes.counts, self.labelled_items > 0, self._kept_apart())
         self.accepted = (self.sizes > 0) & (self.open_items == 0)
         self._nearest = self._nearest_known()
         self.shown = [code for code in self.names if self.sizes[code] or self.leaning[code] or self.known[code]]
         self.shown.sort(key=lambda code: (-self.queue.gain[code], code))
         self._figures = self._shown_figures()
+
+    def _kept_apart(self) -> Collection[frozenset[int]]:
+        """Pairs of classes that people said are two."""
+        return ()
 
     def _nearest_known(self) -> list[list[tuple[int, float]]]:
         """The most similar known classes of each class, itself left out."""
@@ -203,9 +212,9 @@ class ClassFigures:
         if n == 0 and self.sizes[code]:
             return "Every item is labelled or confirmed." + (f" {leans}" if leaning else "")
         if n == 0:
-            return leans if leaning else "No item is in it."
+            return self._perhaps(code) + leans if leaning else "No item is in it."
         if doubts.nameless[code]:
-            return "New: not accepted yet."
+            return f"{self._perhaps(code)}New: not accepted yet."
         if doubts.contaminated[code] > max(doubts.wrong[code], 0.05):
             look = "looks" if self.far[code] == 1 else "look"
             return f"{int(self.far[code]):,} of {n:,} assigned items {look} different from the ones that people gave."
@@ -213,6 +222,11 @@ class ClassFigures:
         if wrong:
             return f"{wrong:,} of {n:,} unconfirmed may be wrong."
         return f"{plural(n, 'item is', 'items are')} not confirmed; nearly all should be right."
+
+    def _perhaps(self, code: int) -> str:
+        """Which category it may be the same as, where it has no name yet: half of these pairs are one."""
+        other = self.twins.get(code)
+        return "" if other is None or self.known[code] else f"Perhaps the same as {self.names[other]}. "
 
 
 def suggested_name(terms: tuple[str, ...], nearest: tuple[Neighbour, ...]) -> str:

@@ -89,7 +89,8 @@ class Tally:
         part = np.rint(now.confidence[rows].astype(np.float64) * GRAIN)
         k = len(self.sizes)
         # Every item is of one of 32 kinds, so that two counts, by class and kind, give all of them.
-        kind = sure + 2 * is_example + 4 * (status == UNSURE) + 8 * given + 16 * labelled[rows]
+        flags = (sure, is_example, status == UNSURE, given, labelled[rows])
+        kind = np.packbits(flags[::-1], axis=0)[0] >> 3  # one byte an item, the first flag its lowest bit
         place = code * 32 + kind
         n = sign * np.bincount(place, minlength=32 * k).reshape(k, 32).astype(np.float64)
         confidence = sign * np.bincount(place, part, minlength=32 * k).reshape(k, 32)

@@ -7,6 +7,8 @@ the items of a class lie is computed for the classes that gained or lost an item
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,6 +49,9 @@ class Described(ClassFigures):
     @staticmethod
     def _known_mask(review: Review, k: int) -> NDArray[np.bool_]:
         return mask_of(np.array(sorted(review.known_classes()), dtype=np.int64), k)
+
+    def _kept_apart(self) -> Collection[frozenset[int]]:
+        return self.review.distinct
 
     def update(self, review: Review) -> NDArray[np.int64]:
         """Take another state of the review; gives the rows whose class, status or mark changed."""

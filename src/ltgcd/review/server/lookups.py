@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.items import Texts
-from ltgcd.discovery.classes import JUNK, STATUSES
+from ltgcd.discovery.classes import JUNK, STATUSES, UNSURE
 from ltgcd.graph.class_shapes import own_cosines, within_cosine
 from ltgcd.review.server.described import Described
 from ltgcd.review.server.material import Material
@@ -40,6 +40,9 @@ MOST_PARTS = 9  # each has a key of one digit
 USUAL_PARTS = 6
 ALIKE = 5  # classes beside a part that it may be of
 PART_ITEMS = 8  # of a part on average, in a class that has too few for the usual number
+LEANING = (
+    0.5  # most that an unsure item's class is worth: it is more likely wrong than right, also where a person said so
+)
 AUDITED = 20  # items of a class that are drawn by default
 
 
@@ -66,12 +69,15 @@ def rows_of_class(described: Described, code: int, part: str = "all", order: Ord
 def odd_rows(described: Described) -> NDArray[np.int64]:
     """Rows that are unlike every class and unlike each other, without those that something was said of meanwhile.
 
+    Odd is what lies farther from every class than half of the labelled items lie from theirs. On five problems that
+    shows 33 of the 39 classes that have no category (240 items without a limit 34; the farthest twentieth, as in
+    `contamination`, 4), and of a small collection with 274 open items 43 instead of 240, with 3 of its 3.
     They are found once for a fit, so that the page stays as it is while a person works through it.
     """
     now = described.now
     is_open = ~(described.labelled | now.given | (now.status == JUNK))
     if described.odd is None:
-        described.odd = odd_ones(described.z, described.shapes, is_open)
+        described.odd = odd_ones(described.z, described.shapes, is_open, limit=described.half)
     return np.asarray(described.odd[is_open[described.odd]])
 
 
@@ -120,8 +126,8 @@ def merges(described: Described, code: int | None, limit: int = 100) -> list[dic
         if code is not None and code not in pair:
             continue
         first, second = pair if code is None or code == pair[0] else pair[::-1]
-        why = f"Their centres have a cosine of {one.similarity:.2f}"
-        why += ", and each is the nearest of the other." if one.mutual else "."
+        closer = "neither has a closer class" if one.mutual else "one of them has a closer class"
+        why = f"Alike: {one.similarity:.2f} of 1; {closer}."
         found.append({"code": first, "other": second, "similarity": round(one.similarity, 3), "why": why})
     return found[:limit]
 
@@ -160,7 +166,7 @@ def alike(described: Described, rows: NDArray[np.int64], but: int) -> list[int]:
 
 
 def grown(described: Described, material: Material, code: int, page: int, limit: int) -> dict[str, Any]:
-    """A page of items that may belong to a class, the precision to expect of it, and how many are left behind it."""
+    """A page of items that may belong to a class, the chance of each, and how many are left, those on it included."""
     now, shapes = described.now, described.shapes
     check_class(described, code)
     if described.example_shapes.counts[code] >= ENOUGH:  # what people said shows best what the class is like
@@ -171,13 +177,15 @@ def grown(described: Described, material: Material, code: int, page: int, limit:
     for rows, other in described.review.rejected:
         if described.review.target(other) == code:
             is_open[rows] = False
-    found = grow(described.z, code, now.code, now.confidence, is_open, shapes, material.temperature)
+    confidence = np.where(now.status == UNSURE, np.minimum(now.confidence, LEANING), now.confidence)
+    found = grow(described.z, code, now.code, confidence, is_open, shapes, material.temperature)
     here = slice(page * limit, (page + 1) * limit)
     chance = found.chance[here]
     return {
         "rows": found.rows[here].tolist(),
         "precision": round(float(chance.mean()), 3) if len(chance) else None,
-        "left": max(0, len(found.rows) - (page + 1) * limit),
+        "chances": [round(float(one), 3) for one in chance],
+        "left": max(0, int(is_open.sum()) - page * limit),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 import socket
 import threading
@@ -59,6 +60,7 @@ class ReviewServer:
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         if opens_browser:
             threading.Thread(target=webbrowser.open, args=(self.url,), daemon=True).start()
+        gc.freeze()  # what is there stays: to look through all of it for garbage now and then takes an edit 70 ms
         try:
             uvicorn.Server(config).run(sockets=[self.listener])
         finally:

@@ -1,6 +1,6 @@
 // What a person can do: each becomes one action of one or more events, which the source keeps and can undo.
 import { clearToast, plural, shortName, toast, whole } from "./dom.js";
-import { JUNK } from "./items.js";
+import { JUNK, meansJunk } from "./items.js";
 import { currentClass, isGiven, load, nameOf, receive, sectionRows, selectedRows, store } from "./store.js";
 import { sentenceOf } from "./told.js";
 
@@ -108,8 +108,9 @@ export function junk(rows = selectedRows(), why = null) {
 export function takeBack(rows = selectedRows()) {
   if (rows.length) act([{ op: "clear", rows }], `What was said of ${plural(rows.length, "item")} is taken back.`);
 }
-/** Put items into a class by its name; one that is not there is made. */
+/** Put items into a class by its name; one that is not there is made, and junk is no class. */
 export function moveRows(rows, name) {
+  if (meansJunk(name)) return junk(rows);
   const found = codeOf(name), code = found ?? nextCode();
   const events = [{ op: "assign", rows, code }];
   if (found === null) events.unshift({ op: "create", code, name });
@@ -117,12 +118,19 @@ export function moveRows(rows, name) {
 }
 
 // ---------------------------------------------------------------- about classes
+/** Every item of a class, sure and unsure. */
+function rowsOf(code) {
+  const { items } = store, rows = [];
+  for (let row = 0; row < items.n; row++) if (items.code[row] === code && items.status[row] !== JUNK) rows.push(row);
+  return rows;
+}
 export function codeOf(name) {
   for (const one of store.classes.values()) if (one.name === name) return one.code;
   return null;
 }
 const nextCode = () => store.state.next_code ?? Math.max(-1, ...store.classes.keys()) + 1;
-export const rename = (code, name) => act([{ op: "rename", code, name }], `${spoken(nameOf(code))} is called ${spoken(name)} now.`);
+/** Name a class; to call it junk takes all of its items out. */
+export const rename = async (code, name) => meansJunk(name) ? junk(rowsOf(code)) : act([{ op: "rename", code, name }], `${spoken(nameOf(code))} is called ${spoken(name)} now.`);
 /** Which of two classes takes the other in: the known one, else the larger. */
 export function mergeOrder(a, b) {
   if (a.known !== b.known) return a.known ? [b, a] : [a, b];
@@ -137,6 +145,7 @@ export const distinct = (code, other) => act([{ op: "distinct", code, other }], 
 export const split = (code, parts) => act([{ op: "split", code, parts }], `${spoken(nameOf(code))} is split: ${plural(parts.length, "category", "categories")} beside it.`);
 /** Parts of a class go to the class of a name, and the items `right` of them are confirmed there. */
 export function takeParts(code, rows, right, name) {
+  if (meansJunk(name)) return junk(rows);
   const found = codeOf(name), fresh = nextCode(), home = found ?? fresh, events = [];
   if (rows.length) events.push({ op: "split", code, parts: [rows], codes: [fresh] }, found === null ? { op: "rename", code: fresh, name } : { op: "merge", code: fresh, into: found });
   if (right.length) events.push({ op: "assign", rows: right, code: home });

@@ -11,9 +11,14 @@ export function openAudit(code) {
   /** One can't tell what was accepted at one go from what was looked at one by one: all of it was confirmed, or corrected. */
   function result() {
     const { checked, right, low, high } = answer, precision = checked ? `${percentSure(right / checked)} precision` : "";
-    if (!checked) return answer.rows.length ? "Nothing of it was confirmed yet." : "There is nothing to check: the fit itself put nothing here that is left.";
+    if (!checked) return answer.rows.length ? nothing() : "There is nothing to check: the fit itself put nothing here that is left.";
     if (!answer.rows.length) return `${checked === 1 ? "Its one item is" : `All ${whole(checked)} items are`} confirmed or corrected, and ${whole(right)} ${right === 1 ? "was" : "were"} right: ${precision}.`;
     return `Of ${plural(checked, "item")} confirmed or corrected, ${whole(right)} ${right === 1 ? "was" : "were"} right: ${precision}, 95 % interval ${percentSure(low)} to ${percentSure(high)}.`;
+  }
+  /** A sample tells of the class only if chance alone has drawn it: what was said of other items says nothing here. */
+  function nothing() {
+    const { labelled, given } = store.classes.get(code), said = [labelled ? `${whole(labelled)} labelled` : "", given ? `${whole(given)} confirmed` : ""].filter(Boolean).join(" and ");
+    return said ? `Nothing of this sample was checked yet: the ${said} were not drawn for it.` : "Nothing of it was confirmed yet.";
   }
   function foot() {
     panel.act(button(wrong.size ? `${whole(wrong.size)} wrong, the other ${whole(answer.rows.length - wrong.size)} right` : `All ${whole(answer.rows.length)} are right`, "Enter", take, { class: "primary" }),

@@ -70,7 +70,7 @@ function drawClass(one) {
 function drawOther(view) {
   const texts = {
     unsure: ["Unsure items", "More likely wrong than right, so they are in no class; each only leans towards one. Select those that are alike, then move or confirm them."],
-    odd: ["Odd ones", "Unlike every class that is there, and unlike each other: a rare class that was taken for a part of another one shows here. Look at one (Enter) to see what is most like it, select those that belong together, and move them (v) to a class with a name of its own; put what belongs nowhere to the junk (d)."],
+    odd: ["Odd ones", "Farther from every class than half of the labelled items are from theirs, and unlike each other: a rare class that was taken for a part of another one shows here. Look at one (Enter) to see what is most like it, select those that belong together, and move them (v) to a class with a name of its own; put what belongs nowhere to the junk (d)."],
     junk: ["Junk", "Taken out of training and of every count. Select and take back what does belong somewhere."],
     search: ["Items found", `By id or text: “${(view.q ?? "").slice(0, 80)}”`],
     like: ["Most like it", "The item that you looked at, and what is most like it. Select those that belong together, and move them."],

@@ -4,6 +4,7 @@ import { GIVEN, JUNK, LABELLED, UNSURE } from "./items.js";
 import { factsOf, nameOf, on, store, whereIs } from "./store.js";
 
 const LONGEST_TAG = 60;
+export const DARK = "Framed ones are unsure: more likely wrong than right, and in no class yet.";
 const LONGEST_LINE = 600; // characters of a text in a cell; the whole is in the item's detail
 
 /** What a screen reader says of an item. */
@@ -56,8 +57,8 @@ function pickByKey(event, node, pick) {
   event.preventDefault();
   event.stopPropagation();
 }
-/** A few items side by side, for a panel; a click on one calls `onpick` with its row. `named` ones say their class. */
-export function strip(rows, { onpick = null, label = "Items", marked = null, named = false } = {}) {
+/** A few items side by side, for a panel; a click on one calls `onpick` with its row. What is not `marked` is crossed out, or `plain` where nobody has looked at it yet; `named` ones say their class. */
+export function strip(rows, { onpick = null, label = "Items", marked = null, plain = false, named = false } = {}) {
   const { kind } = store.state, box = el("div", { class: "strip " + kind, role: onpick ? "listbox" : "list", "aria-label": label, "aria-multiselectable": onpick ? "true" : null });
   const nodes = Array.from(rows, (row) => {
     const node = makeCell(row, kind);
@@ -75,7 +76,7 @@ export function strip(rows, { onpick = null, label = "Items", marked = null, nam
   box.refresh = () => nodes.forEach((node) => {
     const row = Number(node.dataset.row);
     fillCell(node, row, kind);
-    if (marked) { node.setAttribute("aria-selected", String(marked(row))); node.classList.toggle("off", !marked(row)); say($(".tick", node), marked(row) ? "✓" : "✕"); }
+    if (marked) { node.setAttribute("aria-selected", String(marked(row))); node.classList.toggle(plain ? "open" : "off", !marked(row)); say($(".tick", node), marked(row) ? "✓" : plain ? "" : "✕"); }
   });
   box.refresh();
   strips.add(box);

@@ -1,6 +1,6 @@
 // One item: as large as it gets, what it is called, where it is, what is most like it; a number says which class it is.
 import { assign, byClass, confirm, junk, moveRows, redo, reject, undo } from "./actions.js";
-import { picture, strip } from "./cells.js";
+import { DARK, picture, strip } from "./cells.js";
 import { bothEnds, breakable, button, classButton, copy, el, percentSure, plural, toast, whole } from "./dom.js";
 import { GIVEN, LABELLED, JUNK } from "./items.js";
 import { neighbourInGrid } from "./grid.js";
@@ -82,7 +82,7 @@ export function openDetail(first, { asking = false } = {}) {
     if (!found) return;
     await describeRows(found.rows);
     const among = [...byClass(found.rows)].sort((a, b) => b[1].length - a[1].length).slice(0, ANSWERS);
-    near.replaceChildren(el("h3", { text: plural(found.rows.length, "item") + " most like it" }), el("p", { class: "soft" }, ...among.flatMap(([code, rows], at) => [at ? " · " : "", el("bdi", { text: nameOf(code) }), ` ${whole(rows.length)}`])), strip(found.rows, { label: "Most like it", named: true, onpick: (other) => { row = other; draw(); } }),
+    near.replaceChildren(el("h3", { text: plural(found.rows.length, "item") + " most like it" }), el("p", { class: "soft" }, ...among.flatMap(([code, rows], at) => [at ? " · " : "", el("bdi", { text: nameOf(code) }), ` ${whole(rows.length)}`])), el("p", { class: "soft", text: DARK }), strip(found.rows, { label: "Most like it", named: true, onpick: (other) => { row = other; draw(); } }),
       button("Show them all in the grid", "g", keys.g));
   }
   draw();

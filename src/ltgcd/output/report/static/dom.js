@@ -42,9 +42,9 @@ export function middleOut(name, most) {
 }
 export const shortName = (name) => middleOut(name, LONGEST_NAME);
 /** A button about a class: its name where there is room for all of it, else both ends; the whole is told and read out. */
-export function classButton(before, name, most, key, onclick, attributes = {}) {
-  const short = middleOut(name, most), all = before + middleOut(name, 200);
-  return button(before + short, key, onclick, short === name ? attributes : { title: all, "aria-label": all, ...attributes });
+export function classButton(before, name, most, key, onclick, attributes = {}, after = "") {
+  const short = middleOut(name, most), all = before + middleOut(name, 200) + after;
+  return button(before + short + after, key, onclick, short === name ? attributes : { title: all, "aria-label": all, ...attributes });
 }
 const ENDING = 10; // letters of a long name that are seen in any case
 /** A name of which, where there is too little room, the middle gives way; a plain one alone, for letters may run leftwards. */

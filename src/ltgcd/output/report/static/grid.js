@@ -129,6 +129,14 @@ export function moveTo(at, { range = false, focus = true } = {}) {
   if (focus) grid.focus({ preventScroll: true });
   emit("cursor");
 }
+/** Go to an item, whatever page of its section it is on; false where the grid does not have it. */
+export function goTo(row) {
+  const section = store.sections.find((one) => one.rows.includes(row)), i = section?.rows.indexOf(row) ?? -1;
+  if (i < 0) return false;
+  if (section.rows.length > PAGE) { pages.set(section.key, Math.floor(i / PAGE)); arrange(); }
+  moveTo(places.sections.find((one) => one.key === section.key).first + i % PAGE);
+  return true;
+}
 export function step(key, range) {
   const { columns, height, gap } = places.size ?? {}, screen = Math.max(1, Math.floor(scroller.clientHeight / (height + gap)) - 1) * columns;
   const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns, PageUp: -screen, PageDown: screen, Home: -Infinity, End: Infinity }[key];

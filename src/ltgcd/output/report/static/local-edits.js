@@ -5,12 +5,19 @@ import { GIVEN, JUNK, KNOWN, NOVEL, UNSURE } from "./items.js";
 export function replay(base, classes, events) {
   const now = { code: base.code.slice(), status: base.status.slice(), flags: base.flags.slice() };
   const live = new Map([...classes].map(([code, one]) => [code, { ...one }]));
-  for (const event of events) applyEvent(now, live, base, event);
+  for (const event of events) { checkName(classes, live, event); applyEvent(now, live, base, event); }
   for (let i = 0; i < now.code.length; i++)
     if (now.status[i] < UNSURE) now.status[i] = live.get(now.code[i])?.known ? KNOWN : NOVEL;
   return { ...now, classes: recount(base, classes, now, live) };
 }
 
+/** What 'ltgcd relabel' would refuse is refused here already (review/names.py): numbers, and names that other classes had. */
+function checkName(classes, live, { op, code, name }) {
+  if (!["create", "rename"].includes(op) || live.get(code)?.name === name) return;
+  if (/^novel-\d+$/i.test(name)) throw new Error(`“${name}” is a number, and a number is given once; a class that people name needs another name.`);
+  if (/^unsure$/i.test(name)) throw new Error("Unsure is what items in no class are; a class needs a name of its own.");
+  for (const one of classes.values()) if (one.name === name && one.code !== code) throw new Error(`“${name}” was the name of another class; no name is given twice.`);
+}
 function applyEvent(now, live, base, { op, rows, code, into, name }) {
   if (op === "assign") for (const i of rows) { now.code[i] = code; now.status[i] = NOVEL; now.flags[i] |= GIVEN; }
   else if (op === "junk") for (const i of rows) { now.status[i] = JUNK; now.flags[i] |= GIVEN; }

@@ -15,8 +15,8 @@ export function canvasLayer(canvas) {
       for (let i = 0; i < state.length; i++) {
         const sx = xy[2 * i] * unit + ox, sy = xy[2 * i + 1] * unit + oy;
         if (sx < -6 || sy < -6 || sx > width + 6 || sy > height + 6) continue;
-        const status = state[i] & 3, selected = (state[i] & 4) !== 0;
-        const hit = active === -1 ? false : active === -2 ? status === 2 : active === -3 ? selected : code[i] === active && status !== 3;
+        const status = state[i] & 3, selected = (state[i] & 4) !== 0, listed = (state[i] & 12) !== 0;
+        const hit = active === -1 ? false : active === -2 ? status === 2 : active === -3 ? listed : code[i] === active && status !== 3;
         put(selected ? "4" + chosen : (hit ? 3 : [0, 2, 1, 0][status]) + (byClass && status < 2 ? HUES[code[i] % HUES.length] : tones[status]), i);
       }
       context.setTransform(ratio, 0, 0, ratio, 0, 0);

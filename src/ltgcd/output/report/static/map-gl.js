@@ -6,8 +6,8 @@ in vec2 place; in int code; in uint state;
 uniform vec2 middle, scale; uniform float size; uniform int wanted, byClass; uniform vec3 tones[4]; uniform vec3 hues[12]; uniform vec3 chosen; uniform float alpha;
 out vec4 tone; flat out int hollow;
 void main() {
-  uint status = state & 3u; bool selected = (state & 4u) != 0u;
-  bool hit = wanted == -1 ? false : wanted == -2 ? status == 2u : wanted == -3 ? selected : code == wanted && status != 3u;
+  uint status = state & 3u; bool selected = (state & 4u) != 0u, listed = (state & 12u) != 0u;
+  bool hit = wanted == -1 ? false : wanted == -2 ? status == 2u : wanted == -3 ? listed : code == wanted && status != 3u;
   gl_Position = vec4((place - middle) * scale * vec2(1.0, -1.0), selected ? 0.0 : hit ? 0.1 : status == 1u ? 0.3 : status == 2u ? 0.4 : 0.5, 1.0);
   gl_PointSize = size * (hit || selected ? 1.35 : 1.0);
   vec3 colour = byClass == 1 && status < 2u ? hues[code % 12] : tones[status];

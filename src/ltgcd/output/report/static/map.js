@@ -1,6 +1,7 @@
 // The map: like items side by side. Zoom, pan, hover, a click opens a class, a lasso selects items, drawn or not.
 import { $, css, el, hideTip, middleOut, onceAFrame, percentSure, plural, showTip, toast, whole } from "./dom.js";
-import { DRAWN, STATUS, UNSURE } from "./items.js";
+import { cursorRow, goTo } from "./grid.js";
+import { DRAWN, JUNK, STATUS } from "./items.js";
 import { canvasLayer } from "./map-canvas.js";
 import { glLayer } from "./map-gl.js";
 import { extent, inside, namePlaces, nearestPoint, pointIndex } from "./map-points.js";
@@ -15,10 +16,23 @@ let points = { xy: new Float32Array() };
 const unit = () => Math.min((width - 30) / around.wide, (height - 30) / around.tall) * view.scale;
 const toScreen = (px, py) => [(px - view.x) * unit() + width / 2, (py - view.y) * unit() + height / 2];
 const toMap = (sx, sy) => [(sx - width / 2) / unit() + view.x, (sy - height / 2) / unit() + view.y];
-/** What stands out: the class that is looked at, a lane, or the selection. */
+/** What stands out: the class that is looked at, the unsure items, or what else the grid shows, and the selection. */
 function active() {
   const { kind, code, status } = store.view;
-  return kind === "class" ? code : status === "unsure" ? -2 : ["lasso", "search"].includes(kind) ? -3 : -1;
+  return kind === "class" ? code : status === "unsure" ? -2 : isListed() ? -3 : -1;
+}
+
+/** Whether the grid shows items that are no class and no status of the map's own: odd ones, junk, what was found, caught or is most like one. */
+function isListed() {
+  const { kind, status } = store.view;
+  return ["lasso", "search"].includes(kind) || (kind === "lane" && status !== "unsure");
+}
+/** The point of an item; -1 for one that is not drawn. */
+function pointOf(row) {
+  if (!drawn || row === null) return row ?? -1;
+  let low = 0, high = drawn.length;
+  while (low < high) { const middle = (low + high) >> 1; if (drawn[middle] < row) low = middle + 1; else high = middle; }
+  return drawn[low] === row ? low : -1;
 }
 
 // ---------------------------------------------------------------- what is drawn
@@ -40,7 +54,8 @@ function place() {
 function label() {
   const { code, status } = store.items, n = points.xy.length / 2, codes = drawn ? new Int32Array(n) : code, states = new Uint8Array(n);
   for (let i = 0; i < n; i++) { const row = drawn ? drawn[i] : i; states[i] = status[row]; if (drawn) codes[i] = code[row]; }
-  if (store.selection.size) for (let i = 0; i < n; i++) if (store.selection.has(drawn ? drawn[i] : i)) states[i] |= 4;
+  for (const row of store.selection) { const point = pointOf(row); if (point >= 0) states[point] |= 4; }
+  if (isListed()) for (const { rows } of store.sections) for (const row of rows) { const point = pointOf(row); if (point >= 0) states[point] |= 8; }
   layer.label(codes, states);
   draw();
 }
@@ -54,7 +69,7 @@ const draw = onceAFrame(() => {
   });
   drawOver(radius);
 });
-/** Names where there is room, the ring around what is pointed at, the lasso. */
+/** Names where there is room, the rings around what is pointed at and where the keyboard stands in the grid, the lasso. */
 function drawOver(radius) {
   const context = over.getContext("2d"), ratio = devicePixelRatio || 1, tones = { surface: css("--surface"), novel: css("--novel"), ink: css("--ink") };
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -74,6 +89,13 @@ function drawOver(radius) {
   }
   context.strokeStyle = tones.ink; context.lineWidth = 1.5;
   if (hovered >= 0) { const [sx, sy] = toScreen(points.xy[2 * hovered], points.xy[2 * hovered + 1]); context.beginPath(); context.arc(sx, sy, Math.max(5, radius * 1.8), 0, 6.2832); context.stroke(); }
+  const here = store.view.kind === "overview" ? -1 : pointOf(cursorRow());
+  if (here >= 0) {
+    const [sx, sy] = toScreen(points.xy[2 * here], points.xy[2 * here + 1]);
+    context.strokeStyle = css("--focus"); context.lineWidth = 2.5; context.beginPath(); context.arc(sx, sy, Math.max(7, radius * 2.2), 0, 6.2832); context.stroke();
+    context.strokeStyle = tones.ink; context.lineWidth = 1.5;
+    over.dataset.ring = `${Math.round(sx)} ${Math.round(sy)}`;
+  } else delete over.dataset.ring;
   if (path?.length > 1) {
     context.beginPath();
     for (const [px, py] of path) context.lineTo(...toScreen(px, py));
@@ -125,6 +147,11 @@ function closeLasso() {
   show({ kind: "lasso", rows });
   select(rows, { only: true });
 }
+/** Go to that very item, in the class that it is in or leans to. */
+async function openItem(row) {
+  await (store.items.status[row] === JUNK ? show({ kind: "lane", status: "junk" }) : openClass(store.items.code[row]));
+  goTo(row);
+}
 function listen() {
   const fingers = new Map();
   let moved = 0, pinch = 0;
@@ -164,8 +191,7 @@ function listen() {
     if (point < 0) return;
     if (event.pointerType === "touch") { hovered = point; draw(); tell(point, event.clientX, event.clientY); return; }
     hideTip();
-    const row = rowOf(point);
-    if (store.items.status[row] === UNSURE) show({ kind: "lane", status: "unsure" }); else openClass(store.items.code[row]);
+    openItem(rowOf(point));
   });
   over.addEventListener("pointerleave", () => { if (hovered >= 0) { hovered = -1; draw(); } hideTip(); });
   over.addEventListener("dblclick", (event) => zoomTo(view.scale * 2, ...spot(event)));
@@ -212,6 +238,7 @@ export function startMap() {
   let placed = null;
   on("items", () => { if (store.items.xy !== placed) { placed = store.items.xy; place(); } names = namePlaces(store.items); legend(); label(); });
   on("selection", onceAFrame(label));
-  on("view theme", draw);
+  on("rows", onceAFrame(label));
+  on("view theme cursor", draw);
   on("lasso", () => { document.body.classList.remove("no-map"); document.body.classList.toggle("map-open", innerWidth < 900); over.focus(); setLasso(true); });
 }

@@ -1,5 +1,6 @@
 // A box to type a name into, with the names that there are: a combobox as screen readers know it.
 import { bothEnds, el, plural, shortName } from "./dom.js";
+import { meansJunk } from "./items.js";
 import { on, store } from "./store.js";
 
 const MOST = 8; // names offered
@@ -37,15 +38,16 @@ export function nameBox({ label, value = "", but = null, first = [], near = [], 
     const found = told ? fitting(store.classes.values(), typed, but) : [...first.map((name) => ({ name })), ...(value ? [] : likely(near, but))].slice(0, MOST);
     offered = found.map((one) => ({ name: one.name, one: one.code === undefined ? null : one }));
     const equal = offered[0]?.name.toLowerCase() === typed.toLowerCase();
-    if (told && fresh && !offered.some((one) => one.name === typed)) offered.push({ name: typed, one: null, fresh: true });
-    at = !told ? -1 : equal || !value ? Math.min(0, offered.length - 1) : offered.length - 1;
+    if (told && fresh && meansJunk(typed)) offered.push({ name: "junk", one: null, junk: true });
+    else if (told && fresh && !offered.some((one) => one.name === typed)) offered.push({ name: typed, one: null, fresh: true });
+    at = !told ? -1 : offered.at(-1)?.junk ? offered.length - 1 : equal || !value ? Math.min(0, offered.length - 1) : offered.length - 1;
     draw();
   }
   function draw() {
     options.hidden = !offered.length;
     input.setAttribute("aria-expanded", String(offered.length > 0));
-    options.replaceChildren(...offered.map(({ name, one, fresh }, i) => {
-      const note = one ? [verb(one), one.known ? "known" : "novel", plural(one.size, "item")].filter(Boolean).join(" · ") : fresh ? [verb(null), offered.length > 1 && i !== at ? "Shift + Enter" : ""].filter(Boolean).join(" · ") : "";
+    options.replaceChildren(...offered.map(({ name, one, fresh, junk }, i) => {
+      const note = one ? [verb(one), one.known ? "known" : "novel", plural(one.size, "item")].filter(Boolean).join(" · ") : junk ? "takes them out" : fresh ? [verb(null), offered.length > 1 && i !== at ? "Shift + Enter" : ""].filter(Boolean).join(" · ") : "";
       return el("li", { role: "option", id: `${list}-${i}`, "aria-label": [shortName(name), note].filter(Boolean).join(", "), "aria-selected": String(i === at), onpointerdown: (event) => { event.preventDefault(); choose(i); } },
         bothEnds(name), el("small", { text: note }));
     }));

@@ -120,9 +120,9 @@ export function goBy(step) {
 }
 /** Go to a class, whatever filter hides it. */
 export function openClass(code) {
-  if (!store.classes.has(code)) return;
+  if (!store.classes.has(code)) return null;
   if (!entries.some((entry) => entry.view.code === code)) clearFilters();
-  show({ kind: "class", code });
+  return show({ kind: "class", code });
 }
 
 // ---------------------------------------------------------------- search and filters
