@@ -35,6 +35,7 @@ STORY: list[tuple[str, str, int]] = [
     ("type:ght", "", 1000),
     ("Enter", ".toast", 1800),
     ("g", "dialog .tick", 2200),
+    ("X", "", 800),  # all of them, but for …
     ("ArrowRight*8", "", 300),  # a seven
     ("x", "", 500),
     ("ArrowRight*3", "", 300),  # a nine
