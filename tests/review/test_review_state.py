@@ -240,6 +240,18 @@ def test_a_damaged_log_is_a_sentence(tmp_path: Path) -> None:
         EventLog(tmp_path / "review.db").kept()
 
 
+def test_a_damaged_schema_is_a_sentence(tmp_path: Path) -> None:
+    """SQLite quotes what it can't understand, and that may be no text (found by the standing trial)."""
+    path = tmp_path / "review.db"
+    EventLog(path).append([{"op": "name", "code": 2, "name": "wasp"}])
+    content = path.read_bytes()
+    at = content.index(b"CREATE TABLE events")
+    path.write_bytes(content[:at] + b"CREATE TA\xa9LE" + content[at + 12 :])
+    for work in (EventLog(path).version, EventLog(path).kept):
+        with pytest.raises(InputError, match="can't be read or written"):
+            work()
+
+
 def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     """Killed at random moments while events are kept: none that was acknowledged is lost, none is there twice."""
     code = (

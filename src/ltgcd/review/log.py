@@ -82,7 +82,7 @@ class EventLog:
                 yield connection
                 if write:
                     connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # it quotes a damaged schema, which may be no text
             raise InputError(f"{self.path} can't be read or written ({error}); restore it from a copy.") from error
 
     def append(
