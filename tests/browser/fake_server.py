@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import with_metadata
 from ltgcd.output.report.page import served_page, static_folder
-from ltgcd.review.state import begin, replay, said
+from ltgcd.review.state import begin, carried_out, replay
 
 BINARY = "application/octet-stream"
 POLICY = "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
@@ -196,7 +196,7 @@ class FakeRun:
     def say(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         before = self.review
         if path == "/api/act":
-            self.done.append(said(before, body["events"], fresh=True)[0])
+            self.done.append(carried_out(before, body["events"], fresh=True)[0])
             self.undone = []
         elif path == "/api/undo":
             self.undone.append(self.done.pop())

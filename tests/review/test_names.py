@@ -13,7 +13,7 @@ from ltgcd.discovery.assignments import assignments_table
 from ltgcd.output.export.formats import export_items
 from ltgcd.review.corrections import edits_of, read_corrections
 from ltgcd.review.names import reason_against
-from ltgcd.review.state import Event, Review, apply, begin, replay, said
+from ltgcd.review.state import Event, Review, apply, begin, carried_out, replay
 
 NAMES = ("ant", "bee")
 
@@ -68,7 +68,7 @@ def test_the_server_says_no_too_and_old_logs_are_read(review: Review) -> None:
         events: list[Event] = [{"op": "rename", "code": 2, "name": name}]
         for one in (events, [{"op": "create", "code": 5, "name": name}]):
             with pytest.raises(InputError, match=words):
-                said(review, one, fresh=True)
+                carried_out(review, one, fresh=True)
         assert name in names(replay(review, events)), "said before there was such a rule"
     named = apply(review, {"op": "rename", "code": 2, "name": "wasp"})
     again = apply(named, {"op": "rename", "code": 2, "name": "fly"})

@@ -217,10 +217,10 @@ def replay(review: Review, events: Iterable[Event]) -> Review:
     The columns are copied once and then changed in place, so that an event costs what it names, however many items
     there are.
     """
-    return said(review, events)[1]
+    return carried_out(review, events)[1]
 
 
-def said(review: Review, events: Iterable[Event], *, fresh: bool = False) -> tuple[list[Event], Review]:
+def carried_out(review: Review, events: Iterable[Event], *, fresh: bool = False) -> tuple[list[Event], Review]:
     """Events with a code for every new category, so that they always say the same, and what they come to.
 
     Those that are `fresh` may give no name that another class had; what was said before that was a rule stays said.
@@ -256,8 +256,8 @@ def _applied(review: Review, event: Event) -> Review:
     if op not in OPERATIONS:
         raise InputError(f"There is no edit '{op}'; choose one of {', '.join(OPERATIONS)}.")
     if op in OF_ITEMS:
-        return _said_of_items(review, event, str(op))
-    return _split(review, event) if op == "split" else _said_of_classes(review, event, str(op))
+        return _applied_to_items(review, event, str(op))
+    return _split(review, event) if op == "split" else _applied_to_classes(review, event, str(op))
 
 
 def _check_name(review: Review, event: Event) -> None:
@@ -270,10 +270,10 @@ def _check_name(review: Review, event: Event) -> None:
 
 def with_codes(review: Review, events: Iterable[Event]) -> list[Event]:
     """The same events with a code for every new category, so that they say the same whenever they are replayed."""
-    return said(review, events)[0]
+    return carried_out(review, events)[0]
 
 
-def _said_of_items(review: Review, event: Event, op: str) -> Review:
+def _applied_to_items(review: Review, event: Event, op: str) -> Review:
     rows = _rows(review, event.get("rows", ()))
     named = _class(review, event, "code") if op in ("assign", "reject") else 0
     code, unsure = review.code, review.unsure
@@ -310,9 +310,9 @@ def _split(review: Review, event: Event) -> Review:
     )
 
 
-def _said_of_classes(review: Review, event: Event, op: str) -> Review:
+def _applied_to_classes(review: Review, event: Event, op: str) -> Review:
     if op in ("merge", "distinct"):
-        return _said_of_two_classes(review, event, op)
+        return _applied_to_two_classes(review, event, op)
     name, taken = str(event.get("name") or "").strip(), {held: code for code, held in review.class_names().items()}
     if not name:
         raise InputError("A class needs a name.")
@@ -333,7 +333,7 @@ def _said_of_classes(review: Review, event: Event, op: str) -> Review:
     return dataclasses.replace(review, names={**review.names, code: name}, retired=retired)
 
 
-def _said_of_two_classes(review: Review, event: Event, op: str) -> Review:
+def _applied_to_two_classes(review: Review, event: Event, op: str) -> Review:
     one, other = _class(review, event, "code"), _class(review, event, "into" if op == "merge" else "other")
     if one == other:
         what = "be merged with" if op == "merge" else "be kept apart from"

@@ -30,12 +30,12 @@ def relabel_run(run: Run, corrections: Path | pa.Table, author: str = "") -> dic
         with an empty label that nobody had said anything about.
     """
     table = read_corrections(corrections) if isinstance(corrections, Path) else corrections
-    held, edits = _said(run, table, author)
+    held, edits = _kept_corrections(run, table, author)
     told = {"refused": edits.refused, "new_classes": edits.new_classes, "stayed": edits.stayed}
     return {"events": len(edits.events), **edits.counts, **told, **standing(run, held)}
 
 
-def _said(run: Run, table: pa.Table, author: str) -> tuple[RunReview, Edits]:
+def _kept_corrections(run: Run, table: pa.Table, author: str) -> tuple[RunReview, Edits]:
     """Keep corrections as one action; where somebody was faster, they are about what the run says then."""
     for attempt in range(ATTEMPTS):
         held = RunReview.open(run)

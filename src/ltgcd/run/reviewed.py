@@ -22,7 +22,7 @@ from ltgcd.common.errors import BusyError, InputError
 from ltgcd.common.files import read_metadata, with_metadata
 from ltgcd.discovery.classes import NOTE, Classes, classes_of
 from ltgcd.review.log import EventLog, Kept, StaleError, Step, replayed
-from ltgcd.review.state import Event, Review, begin, replay, said
+from ltgcd.review.state import Event, Review, begin, carried_out, replay
 from ltgcd.run.labels import LABEL_CODES, codes_of_labels
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class RunReview:
             raise InputError("Nothing was said; name at least one edit.")
         if self.log.has_key(key):
             return self._again(key)
-        events, after = said(self.review, events, fresh=True)
+        events, after = carried_out(self.review, events, fresh=True)
         with self._writing(applies):
             action = self.log.append(events, self.base, author, key, self.version)
             self._look_at_new_events(after)

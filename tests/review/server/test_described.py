@@ -61,7 +61,7 @@ def figures(described: Described) -> dict[str, Any]:
         "doubt": described.doubt(np.arange(N)).tolist(),
         "merges": lookups.merges(described, None),
         "rows": {one["code"]: lookups.rows_of_class(described, one["code"]).tolist() for one in shown},
-        "tally": (described.tally.statuses.tolist(), described.tally.told, described.tally.settled),
+        "tally": (described.tally.statuses.tolist(), described.tally.given_items, described.tally.settled),
         "sums": [described.shapes.sums[:k].tolist(), described.example_shapes.sums[:k].tolist()],
     }
 

@@ -74,7 +74,7 @@ class Tally:
         )
         self.sure_confidence, self.open_confidence, self.unsure_confidence = (np.zeros(k) for _ in range(3))
         self.statuses = np.zeros(len(STATUSES), dtype=np.int64)
-        self.told = self.settled = 0
+        self.given_items = self.settled = 0
 
     def grow(self, k: int) -> None:
         """Make room for classes that are new."""
@@ -94,19 +94,21 @@ class Tally:
         place = code * 32 + kind
         n = sign * np.bincount(place, minlength=32 * k).reshape(k, 32).astype(np.float64)
         confidence = sign * np.bincount(place, part, minlength=32 * k).reshape(k, 32)
-        is_sure, example, unsure, told, from_source = ((np.arange(32) >> bit & 1).astype(np.bool_) for bit in range(5))
+        is_sure, example, unsure, by_person, from_source = (
+            (np.arange(32) >> bit & 1).astype(np.bool_) for bit in range(5)
+        )
         is_open = is_sure & ~example
         self.sizes += n[:, is_sure].sum(axis=1)
         self.open_items += n[:, is_open].sum(axis=1)
         self.leaning += n[:, unsure].sum(axis=1)
-        self.given += n[:, told & is_sure].sum(axis=1)
+        self.given += n[:, by_person & is_sure].sum(axis=1)
         self.labelled += n[:, from_source & is_sure].sum(axis=1)
         self.examples += n[:, example].sum(axis=1)
         self.sure_confidence += confidence[:, is_sure].sum(axis=1)
         self.open_confidence += confidence[:, is_open].sum(axis=1)
         self.unsure_confidence += confidence[:, unsure].sum(axis=1)
         self.statuses += sign * np.bincount(status, minlength=len(STATUSES))
-        self.told += sign * int(given.sum())
+        self.given_items += sign * int(given.sum())
         self.settled += sign * int((is_example | (status == JUNK)).sum())
 
     def mean(self, total: NDArray[np.float64], count: NDArray[np.float64]) -> NDArray[np.float64]:

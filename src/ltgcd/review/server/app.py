@@ -177,27 +177,27 @@ def moved(refining: Refining) -> Callable[[Request], Response]:
 # ---------------------------------------------------------------- changing
 
 
-def act(session: Session, told: dict[str, Any]) -> dict[str, Any]:
+def act(session: Session, body: dict[str, Any]) -> dict[str, Any]:
     """Edits of one action."""
-    events = told.get("events")
+    events = body.get("events")
     if not isinstance(events, list) or not events or not all(isinstance(event, dict) for event in events):
         raise InputError("An action needs 'events', a list of edits.")
-    return session.act(events, _seen(told), _key(told))
+    return session.act(events, _seen(body), _key(body))
 
 
-def undo(session: Session, told: dict[str, Any]) -> dict[str, Any]:
+def undo(session: Session, body: dict[str, Any]) -> dict[str, Any]:
     """Take back the last action."""
-    return session.undo(_seen(told), _key(told))
+    return session.undo(_seen(body), _key(body))
 
 
-def redo(session: Session, told: dict[str, Any]) -> dict[str, Any]:
+def redo(session: Session, body: dict[str, Any]) -> dict[str, Any]:
     """Do again what was taken back last."""
-    return session.redo(_seen(told), _key(told))
+    return session.redo(_seen(body), _key(body))
 
 
-def apply(session: Session, told: dict[str, Any]) -> dict[str, Any]:
+def apply(session: Session, body: dict[str, Any]) -> dict[str, Any]:
     """Write the labels into the run."""
-    return session.apply(_seen(told))
+    return session.apply(_seen(body))
 
 
 READS: dict[str, Callable[[Session, Request], Response]] = {
@@ -236,9 +236,9 @@ def _writing(answer: Callable[[Session, dict[str, Any]], dict[str, Any]], sessio
     """A route that changes the session; whoever has not seen the last change is told so."""
 
     async def endpoint(request: Request) -> Response:
-        told = await _body(request)
+        body = await _body(request)
         try:
-            return JSONResponse(await run_in_threadpool(answer, session, told))
+            return JSONResponse(await run_in_threadpool(answer, session, body))
         except StaleError as error:
             return JSONResponse({"error": str(error), "version": session.held.version}, 409)
 
@@ -253,13 +253,13 @@ def _refining(refining: Refining) -> Callable[[Request], Any]:
         try:
             if request.method != "POST":
                 return JSONResponse(refining.state())
-            told = await _body(request)
+            body = await _body(request)
             if end is None:
-                return JSONResponse(await run_in_threadpool(refining.begin, _seen(told)))
+                return JSONResponse(await run_in_threadpool(refining.begin, _seen(body)))
             if end == "discard":
                 return JSONResponse(await run_in_threadpool(refining.discard))
             ends = {"accept": refining.accept, "undo": refining.undo}
-            return JSONResponse(await run_in_threadpool(ends[end], _seen(told))) if end in ends else _not_there(request)
+            return JSONResponse(await run_in_threadpool(ends[end], _seen(body))) if end in ends else _not_there(request)
         except StaleError as error:
             return JSONResponse({"error": str(error), "version": refining.session.held.version}, 409)
 
@@ -271,28 +271,28 @@ def _refining(refining: Refining) -> Callable[[Request], Any]:
 
 async def _body(request: Request) -> dict[str, Any]:
     try:
-        told = json.loads(await request.body())
+        body = json.loads(await request.body())
     except ClientDisconnect as error:
         raise InputError("The edit is too large, or was cut short; send it in parts.") from error
     except (ValueError, RecursionError) as error:
         raise InputError("What was sent is not JSON.") from error
-    if not isinstance(told, dict):
+    if not isinstance(body, dict):
         raise InputError("What was sent is not a JSON object.")
-    return told
+    return body
 
 
-def _seen(told: dict[str, Any]) -> Seen:
-    if "version" not in told:
+def _seen(body: dict[str, Any]) -> Seen:
+    if "version" not in body:
         raise InputError("A change needs the 'version' of the state that it is about.")
-    parts = {name: told[name] for name in Seen._fields if name in told}
+    parts = {name: body[name] for name in Seen._fields if name in body}
     for name, part in parts.items():
         if not isinstance(part, int) or isinstance(part, bool):
             raise InputError(f"The '{name}' of the state that a change is about must be a whole number.")
     return Seen(**parts)
 
 
-def _key(told: dict[str, Any]) -> str:
-    key = told.get("key", "")
+def _key(body: dict[str, Any]) -> str:
+    key = body.get("key", "")
     if not isinstance(key, str) or len(key) > 100:
         raise InputError("The 'key' of a change is a text of at most 100 characters.")
     return key

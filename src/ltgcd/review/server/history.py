@@ -47,11 +47,11 @@ def _lines(steps: Sequence[Step], classes: Classes) -> list[dict[str, Any]]:
             "active": step.active,
             "n": sum(_rows(kept.event) for kept in step.events),
         }
-        for step, sentence in [*told(steps, classes)][::-1]
+        for step, sentence in [*sentences_of(steps, classes)][::-1]
     ]
 
 
-def told(steps: Sequence[Step], classes: Classes) -> Iterator[tuple[Step, str]]:
+def sentences_of(steps: Sequence[Step], classes: Classes) -> Iterator[tuple[Step, str]]:
     """Every action with its sentence, in order; classes have the names that they had at the time."""
     names = _Names(classes)
     for step in steps:
@@ -74,7 +74,7 @@ def news(held: RunReview, version: int, base: int, n: int) -> str:
         return f"{what if held.base > base else 'A refine was taken back elsewhere'}. You see the newest state."
     if held.version == version:
         return ""
-    lines = told(held.steps(), held.review.classes)
+    lines = sentences_of(held.steps(), held.review.classes)
     fresh = [sentence for step, sentence in lines if step.active and step.events[-1].seq > version]
     if not fresh:
         return "Something was taken back, or done again, elsewhere. You see the newest state."

@@ -141,8 +141,8 @@ class Guard:
 
     def _exchange(self, scope: Scope) -> Response:
         """Give the cookie for the token, and take the token out of the address bar."""
-        told = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        if not self._is_token(told):
+        token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        if not self._is_token(token):
             if _is_navigation(Headers(scope=scope)):
                 return refused_page()
             return refused("The token is wrong: it is another one each time; open the address that was printed last.")
@@ -160,8 +160,8 @@ class Guard:
             return False
         return held is not None and self._is_token(held.value)
 
-    def _is_token(self, told: str) -> bool:
-        return hmac.compare_digest(told.encode(), self.access.token.encode())
+    def _is_token(self, token: str) -> bool:
+        return hmac.compare_digest(token.encode(), self.access.token.encode())
 
     def _refused_write(self, headers: Headers) -> JSONResponse | None:
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":

@@ -30,7 +30,7 @@ from ltgcd.output.report.terms import Vocabulary
 from ltgcd.review.log import StaleError
 from ltgcd.review.server import lookups
 from ltgcd.review.server.described import Described
-from ltgcd.review.server.history import history, news, told
+from ltgcd.review.server.history import history, news, sentences_of
 from ltgcd.review.server.material import Material, read_material
 from ltgcd.review.server.thumbnails import Thumbnails
 from ltgcd.review.state import Event
@@ -149,7 +149,7 @@ class Session:
         """What every action may change."""
         tally, held = self.described.tally, self.held
         counted = {name: int(count) for name, count in zip(STATUSES, tally.statuses, strict=True)}
-        counted["given"] = tally.told
+        counted["given"] = tally.given_items
         counted["labelled"] = self.material.n_labelled
         return {
             **self.seen._asdict(),
@@ -249,7 +249,7 @@ class Session:
             before = {step.action for step in self.held.steps() if step.active}
             answer = self._change(change, seen, key)
             turned = before ^ {step.action for step in self.held.steps() if step.active}
-            lines = told(self.held.steps(), self.held.review.classes)
+            lines = sentences_of(self.held.steps(), self.held.review.classes)
             said = [sentence for step, sentence in lines if step.action in turned]
             return {**answer, "sentence": "; ".join(said)}
 
