@@ -25,7 +25,7 @@ docs: setup     ## The documentation site, in docs/_build/html; a warning is an 
 
 # With bytecode kept the hundred processes that tests start need not compile everything anew.
 test: setup lint  ## Lint, types and the whole test suite.
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 4 -q
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 3 -q
 
 # Not part of `make test`: 2 GB of other people's programs, each in an environment of its own.
 test-clients: setup .venv-clients/fiftyone/.ready .venv-clients/label-studio/.ready  ## Exports in the real FiftyOne, pycocotools and Label Studio, and back.
