@@ -310,7 +310,7 @@ class Handler(BaseHTTPRequestHandler):
 def serve(run: FakeRun, port: int = 0) -> ThreadingHTTPServer:
     """A server in a thread of its own; its address is in `server_address`."""
     server = ThreadingHTTPServer(("127.0.0.1", port), type("Bound", (Handler,), {"run": run}))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     return server
 
 

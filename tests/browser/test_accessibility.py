@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from chromium import browser  # noqa: F401 - a fixture
 from fake_server import FakeRun
-from test_review_page import Served, wait_until
+from test_review_page import Served, settle, wait_until
 
 NAMED = {"button", "link", "textbox", "searchbox", "combobox", "listbox", "option", "slider", "dialog", "progressbar"}
 NAMED |= {"img", "image", "navigation", "region", "toolbar", "group", "search", "figure", "list"}
@@ -41,8 +41,7 @@ def view(browser: Any) -> Iterator[Any]:  # noqa: F811
         for key in keys:
             one.page.keyboard.press(key)
             one.page.wait_for_timeout(60)
-        wait_until(one.page, "document.querySelector('dialog .wait') === null")
-        one.page.wait_for_timeout(200)
+        settle(one.page)
         return one
 
     yield start
@@ -91,7 +90,7 @@ def test_texts_can_be_read_in_both_schemes(kind: str, scheme: str, view: Any) ->
     ):
         for key in keys:
             served.page.keyboard.press(key)
-            served.page.wait_for_timeout(350)
+            settle(served.page)
         assert served.page.evaluate(CONTRAST) == [], (scheme, keys)
 
 

@@ -12,7 +12,10 @@ import pytest
 
 pytest.importorskip("starlette", reason="the server needs ltgcd[review]")
 
-from chromium import browser  # noqa: F401 - a fixture
+from chromium import (
+    browser,  # noqa: F401 - a fixture
+    impatient,
+)
 from fake_server import FakeRun, serve
 from test_review_page import wait_until
 
@@ -39,7 +42,7 @@ def test_what_commands_do_is_told_and_stays_in_the_history(browser: Any, tmp_pat
     discover_source(read_source(source(tmp_path / "x.npz", kinds, "i")), tmp_path / "run", rehearsals=1)
     run, server = Run(tmp_path / "run"), open_server(tmp_path / "run", port=0)
     threading.Thread(target=server.serve, daemon=True).start()
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context = impatient(browser.new_context(viewport={"width": 1280, "height": 800}))
     page, troubles = context.new_page(), list[str]()
     page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: troubles.append(str(error)))
@@ -64,7 +67,7 @@ def test_what_commands_do_is_told_and_stays_in_the_history(browser: Any, tmp_pat
         page.keyboard.press("h")  # an open panel is left alone
         page.locator("dialog[open] .steps li").first.wait_for()
         relabel_run(run, said)
-        page.wait_for_timeout(5000)
+        page.wait_for_timeout(1000)  # twice as long as the page needs to hear of it
         assert page.locator("dialog[open]").count() == 1
         assert page.locator(".toast").count() == 0
         page.keyboard.press("Escape")
@@ -95,7 +98,7 @@ def test_what_commands_do_is_told_and_stays_in_the_history(browser: Any, tmp_pat
 def test_a_key_pressed_while_the_news_is_read_does_nothing(browser: Any) -> None:  # noqa: F811
     """What it is about was computed from what the page showed; the version would be that of the news."""
     run = FakeRun(n=300, classes=6)
-    server, context = serve(run), browser.new_context(viewport={"width": 1280, "height": 800})
+    server, context = serve(run), impatient(browser.new_context(viewport={"width": 1280, "height": 800}))
     page = context.new_page()
     page.set_default_timeout(60_000)
     slow: list[Callable[[], None]] = []  # what a person does while the items are read
@@ -134,7 +137,7 @@ def test_a_key_pressed_while_the_news_is_read_does_nothing(browser: Any) -> None
         page.keyboard.press("r")
         page.keyboard.type("hornet")
         news(lambda: None)
-        page.wait_for_timeout(5000)
+        page.wait_for_timeout(1000)  # twice as long as the page needs to hear of it
         page.keyboard.press("Shift+Enter")
         page.locator(".toast", has_text="so this was not done").wait_for()
         assert len(run.done) == 5 and "hornet" not in run.review.class_names().values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,16 +14,26 @@ from fake_server import FakeRun, serve
 EVIL = "<img src=x onerror=window.pwned=1></script><script>window.pwned=1</script>"
 RTL = "\u202egnirts\u202c \u2066x"
 LONG = "x" * 10_000
+COUNTED = """window.asked = 0; { const real = fetch;
+  window.fetch = (...a) => { window.asked++; return real(...a).finally(() => { window.asked--; }); }; }"""
 SHOWN = "id => document.querySelector('dialog .id code')?.textContent === id"
 
 
 def wait_until(page: Any, expression: str, arg: Any = None) -> None:
     """Wait until an expression is true; the page's policy keeps Playwright's own way (eval) from working."""
-    for _ in range(1200):
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
         if page.evaluate(expression, arg):
             return
-        page.wait_for_timeout(50)
+        page.wait_for_timeout(20)
     pytest.fail(f"never true: {expression}")
+
+
+def settle(page: Any) -> None:
+    """No answer is waited for, and nothing moves any more."""
+    page.wait_for_timeout(40)
+    wait_until(page, "!asked && !document.querySelector('dialog .wait') && !document.getAnimations().length")
+    page.wait_for_timeout(20)
 
 
 class Served:
@@ -32,6 +43,7 @@ class Served:
         self.run, self.server = run, serve(run)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}/"
         self.context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, **context})
+        self.context.add_init_script(COUNTED)
         self.troubles: list[str] = []
         self.page = self.open()
 

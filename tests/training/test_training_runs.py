@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -319,24 +320,31 @@ def test_two_processes_train_the_last_stage_like_one(pictures, tmp_path):
     np.testing.assert_allclose(*confidences, atol=1e-2)
 
 
-def test_two_processes_of_a_cluster_train_the_last_stage_like_two_of_torchrun(pictures, tmp_path):
-    """The same loop and world: labels and weights to the last bit, an epoch a line, and nothing left behind."""
+def test_two_of_a_cluster_of_which_one_dies_train_the_last_stage_like_two_of_torchrun(pictures, tmp_path):
+    """The same loop and world: both begin again at the last epoch; weights to the last bit, and nothing left behind."""
     pytest.importorskip("ray")
     rate = f"schedule.learning_rate={FEW['schedule.learning_rate']}"
-    options = ("--k", "4", "--epochs", "2", "--set", "schedule.batch_size=16", "--set", rate)
+    options = ("--k", "4", "--epochs", "8", "--set", "schedule.batch_size=16", "--set", rate)
     two = start_two(pictures / "features", tmp_path / "torchrun", *options)
     outputs = [process.communicate(timeout=240) for process in two]
     assert [process.returncode for process in two] == [0, 0], outputs
     ray = start_training(pictures / "features", tmp_path / "ray", *options, "--cluster", "ray", "--workers", "2")
+    wait_for(lambda: epochs_done(tmp_path / "ray") >= 1, ray)
+    started = psutil.Process(ray.pid).children(recursive=True)
+    trained_by = [process for process in started if "RayTrainWorker" in " ".join(process.cmdline())]
+    assert len(trained_by) == 2
+    trained_by[0].kill()
+    assert epochs_done(tmp_path / "ray") < 8
     out, err = ray.communicate(timeout=240)
     assert ray.returncode == 0, err
     assert "2 processes of the cluster train together" in err
+    assert err.count("training with ltgcd") == 2, err
     assert json.loads(out)["k"] == 4
     tables = [pq.read_table(tmp_path / name / "assignments.parquet") for name in ("torchrun", "ray")]
     assert tables[1].equals(tables[0])
     first, second = (read_tensors(tmp_path / name / "model.safetensors")[0] for name in ("torchrun", "ray"))
     assert all(torch.equal(first[name], second[name]) for name in first | second)
-    assert epochs_done(tmp_path / "ray") == 2
+    assert epochs_done(tmp_path / "ray") == 8
     assert not (tmp_path / "ray" / "shared").exists()
 
 

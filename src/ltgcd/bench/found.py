@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -34,8 +34,9 @@ class Finished:
     tables: dict[str, Table]
     settings: dict[str, Setting]
     records: Records
+    _looked_up: dict[tuple[str | None, ...], Found] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @property
+    @cached_property
     def seeds(self) -> int:
         """Seeds 0, 1, … that any cell was run with."""
         return 1 + max((record["cell"]["seed"] for record in self.records.values()), default=0)
@@ -49,7 +50,13 @@ class Finished:
         }
 
     def at(self, table: Table, column: Column, row: Row, backbone: str | None, regime: str | None) -> Found:
-        """The figures of one row in one column."""
+        """The figures of one row in one column; a page asks for the same ones again and again."""
+        place = (table.name, column.id, row.id, backbone, regime)
+        if place not in self._looked_up:
+            self._looked_up[place] = self._at(table, column, row, backbone, regime)
+        return self._looked_up[place]
+
+    def _at(self, table: Table, column: Column, row: Row, backbone: str | None, regime: str | None) -> Found:
         values, which, minutes, sets = [], [], [], []
         for seed in range(self.seeds):
             record = self.records.get(cell_of(table, column, row, self.settings, backbone, regime, seed).key)

@@ -83,7 +83,8 @@ class Cell:
 
     def described(self) -> dict[str, Any]:
         """The fields that have a meaning here, for JSON."""
-        return {name: value for name, value in dataclasses.asdict(self).items() if value not in (None, {})}
+        values = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        return {name: value for name, value in values.items() if value not in (None, {})}
 
     @property
     def key(self) -> str:

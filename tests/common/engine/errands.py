@@ -109,21 +109,7 @@ class OnlyHere:
         self.__dict__.update(state)
 
 
-def together(folder: Path, notify: Callable[[str], None]) -> None:
-    """Two processes of a group add up their numbers; the second one dies once, and those that come after it refuse."""
-    import torch
-    import torch.distributed as dist
-
-    from ltgcd.training.distributed import join_world
-
-    world, total = join_world(), torch.tensor([dist.get_rank() + 1])
-    dist.all_reduce(total)
-    notify(f"{world.size} make {int(total)}")
-    with world.alive(folder):
-        if world.rank == 1 and not (folder / "trouble").exists():
-            (folder / "trouble").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        dist.barrier()
+def refuse(_notify: Callable[[str], None]) -> None:
     raise InputError("Both refuse this.")
 
 

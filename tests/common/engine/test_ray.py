@@ -298,16 +298,23 @@ def test_a_driver_that_is_killed_is_started_again(three_nodes: str, tmp_path: Pa
     assert finished(tmp_path)[0] == 1  # and what was there has been left alone
 
 
-def test_of_two_that_compute_together_one_dies_and_both_begin_again(three_nodes: str, tmp_path: Path) -> None:
-    """In one group of torch.distributed; what they refuse is refused here, and nothing is left behind."""
-    said: list[str] = []
-    with pytest.raises(InputError, match=r"^Both refuse this\.$"):
-        run_together(partial(errands.together, tmp_path), "auto", 2, tmp_path / "shared", 60, said.append)
-    assert (tmp_path / "trouble").exists()
-    assert said == ["2 processes of the cluster train together", "2 make 3", "2 make 3"]
-    assert not list((tmp_path / "shared").iterdir())
+def test_more_that_train_together_than_there_are_cores_are_refused(three_nodes: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has 3 cores, but --workers 4"):
-        run_together(partial(errands.together, tmp_path), "auto", 4, tmp_path / "shared", 60, said.append)
+        run_together(errands.refuse, "auto", 4, tmp_path / "shared", 60, lambda _sentence: None)
+    assert not (tmp_path / "shared").exists()
+
+
+def test_what_those_refuse_that_train_together_is_refused_here(tmp_path: Path) -> None:
+    heard: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+    (tmp_path / ray_together.CALL).write_bytes(pickle.dumps(errands.refuse))
+    with warnings.catch_warnings():  # what tells a warning is set for good in a process of its own
+        ray_together._work(tmp_path, str(Path.cwd()), heard)
+    told = ray_together._Told(lambda _sentence: None)
+    told.hear([heard.get()])
+    assert heard.empty()
+    told.raise_error()
+    with pytest.raises(InputError, match=r"^Both refuse this\.$"):
+        told.raise_refusal()
 
 
 def test_a_bug_in_one_that_computes_with_others_is_told_with_its_place(
