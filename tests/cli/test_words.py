@@ -172,6 +172,12 @@ def test_a_file_that_nobody_edited_needs_no_refine(npz: Npz, tmp_path: Path) -> 
     assert call_cli("export", folder, "--format", "csv", "--out", labels).code == 0
     said = call_cli("relabel", folder, labels).out
     assert "none that changes anything" in said and "Next" not in said
+    labels.write_text(
+        "id,label\n"
+        + "".join(f"{name},NA\n" for name in pq.read_table(folder / "assignments.parquet")["id"].to_pylist()[:3])
+    )
+    said = call_cli("relabel", folder, labels).out
+    assert "3 'NA' were read as unlabelled" in said and "3 items with an empty label stay as they are" in said
 
 
 def test_changes_that_were_not_applied_are_told_apart(tmp_path: Path) -> None:

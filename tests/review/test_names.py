@@ -89,6 +89,20 @@ def test_a_label_junk_takes_out_in_any_case(review: Review, tmp_path: Path) -> N
     assert edits.counts["junk"] == 2
 
 
+def test_a_word_for_no_label_is_no_label(review: Review, tmp_path: Path) -> None:
+    """As in every source; a class that is called so all the same, by its own labels, keeps its name."""
+    said = replay(review, [{"op": "assign", "rows": [4], "code": 0}, {"op": "assign", "rows": [5], "code": 1}])
+    edits = edits_of(read(tmp_path, "id,label\ni4,NA\ni5,n/a\ni6,NA\ni7,unknown\n"), said)
+    assert edits.no_label == {"NA": 2, "n/a": 1, "unknown": 1}
+    assert (edits.counts["cleared"], edits.stayed, edits.counts["created"], edits.refused) == (2, 2, 0, [])
+    assert not replay(said, edits.events).given.any()
+    edits = edits_of(read(tmp_path, "category,name\nnovel-001,Unknown\n"), review)
+    assert "where there is no label" in edits.refused[0]["reason"] and not edits.events
+    called = apply(review, {"op": "rename", "code": 2, "name": "none"})  # said before there was such a rule
+    edits = edits_of(read(tmp_path, "id,label\ni0,none\n"), called)
+    assert edits.no_label == {} and replay(called, edits.events).code[0] == 2
+
+
 def test_the_export_of_a_class_that_was_called_junk_says_nothing_new(review: Review, tmp_path: Path) -> None:
     """An older version let a class be called that; exports call it junk-2."""
     old = replay(review, [{"op": "rename", "code": 2, "name": "junk"}])

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
@@ -147,14 +148,26 @@ def test_features_of_other_photos_under_old_names_are_no_old_items(name: str, of
     command = ["update", str(run), str(features), "--labels", str(labels)]
     done = CliRunner(env=WIDE).invoke(app, command)
     assert len(run.later_labels()) == 0, "a label of a new photo is none of the old one's"
-    if run.kind == "image":
-        assert done.exit_code == 2 and "is a run of images" in done.output
-        assert assigned(run.folder) == before
-        return
     assert done.exit_code == 0, done.output
+    assert {item: row for item, row in assigned(run.folder).items() if item in before} == before
+    if run.kind == "image":
+        items, november = run.items(), of_photos / "november"
+        assert items is not None and len(items) == 48
+        new = items.items.take(pc.index_in(pa.array(["unlabelled/02 (2).png"]), items.ids).to_numpy())
+        assert new == [(november / "unlabelled/02.png").read_bytes()], "the page shows the new photo"
     assert "24 added" in done.output and "24 new items have an id that the run has for other content" in done.output
     assert assigned(run.folder)["unlabelled/02 (2).png"]["name"] == "red"
     assert "24 were there already" in CliRunner(env=WIDE).invoke(app, command).output
+
+
+def test_features_of_photos_that_are_gone_are_refused_where_a_run_shows_photos(of_photos: Path, tmp_path: Path) -> None:
+    run = Run(shutil.copytree(of_photos / "run", tmp_path / "run"))
+    features = Path(shutil.copytree(of_photos / "november-features", tmp_path / "features"))
+    (features / "manifest.parquet").unlink()
+    before = assigned(run.folder)
+    with pytest.raises(InputError, match="is a run of images"):
+        update_run(run, read_source(features), store=open_features(features))
+    assert assigned(run.folder) == before
 
 
 def test_photos_are_told_from_others_by_a_run_that_keeps_their_features(of_photos: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ if __name__ == "__main__":
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--trials", type=int, help="Only this many of each kind (and one sequence).")
+    parser.add_argument("--trials", type=int, help="Only this many of each kind (and one of the long ones).")
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--failures", type=Path, help="Write every failure to this file as soon as it is found.")
     parser.add_argument("--out", type=Path, help="Write the table to this file, too.")

@@ -24,6 +24,7 @@ from typing import Any
 
 os.environ["COLUMNS"] = "10000"  # what is said in one line: checks look for sentences
 SOURCES = str(Path(importlib.util.find_spec("ltgcd").origin).parents[1])  # type: ignore[union-attr,arg-type]
+SAVE = "save-in-python"  # beside the commands: a run is loaded in Python, and saved to another folder
 TIMEOUT = 40.0  # seconds until a command counts as hanging; the slowest of these takes 3 on a free core
 REAL_TIMEOUT = 120.0  # with all imports
 # What commands import when they first need it; in a child, each would cost a second.
@@ -32,7 +33,7 @@ IMPORTED_LATE = (
     *("pyarrow.dataset", "pyarrow.pandas_compat", "PIL.Image", "ltgcd.cli", "ltgcd.data.check", "ltgcd.run.discover"),
     *("ltgcd.run.train", "ltgcd.run.update", "ltgcd.run.predict", "ltgcd.run.export", "ltgcd.run.report"),
     *("ltgcd.run.evaluate", "ltgcd.evaluation.predictions", "ltgcd.output.report.k_plot", "ltgcd.run.check"),
-    *("ltgcd.run.relabel", "ltgcd.run.refine", "sqlite3"),
+    *("ltgcd.run.relabel", "ltgcd.run.refine", "ltgcd.estimator", "sqlite3"),
 )
 # Events of Python at which a child can be told to die: whatever touches a file.
 FILE_EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate")
@@ -77,6 +78,21 @@ class Done:
         return f"{self.command} -> {self.code}: {(self.err or self.out).strip()[-6000:]}"
 
 
+def save(run: str, folder: str) -> None:
+    """What a person does in Python; a refusal is told as commands tell theirs."""
+    from ltgcd import CategoryDiscovery
+    from ltgcd.common.errors import InputError
+
+    try:
+        CategoryDiscovery.load(run).save(folder)
+    except InputError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+REAL_SAVE = "import sys; from ltgcd import CategoryDiscovery; CategoryDiscovery.load(sys.argv[1]).save(sys.argv[2])"
+
+
 def prepare() -> None:
     """Import what the commands import; nothing is computed."""
     for name in IMPORTED_LATE:
@@ -96,6 +112,8 @@ class Running:
     def _real(self, cwd: Path) -> int:
         """The command as a person starts it, imports and all."""
         command = [sys.executable, "-m", "ltgcd", *self.arguments]
+        if self.arguments[0] == SAVE:
+            command = [sys.executable, "-c", REAL_SAVE, *self.arguments[1:]]
         out, err = self.files
         own = {**os.environ, "PYTHONPATH": SOURCES}  # it starts in another folder, and shall be this ltgcd there, too
         return subprocess.Popen(command, cwd=cwd, stdout=out, stderr=err, process_group=0, env=own).pid
@@ -137,7 +155,11 @@ class Running:
             if self.kill and self.kill.event is not None:
                 _die_at(self.kill.event, self.kill.signal)
             os.write(tell, b".")
-            main()
+            if self.arguments[0] == SAVE:
+                save(*self.arguments[1:])
+                code = 0
+            else:
+                main()
         except SystemExit as done:
             code = done.code if isinstance(done.code, int) else 0 if done.code is None else 1
         except KeyboardInterrupt as error:

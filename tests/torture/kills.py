@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from .commands import Kill, run
+from .commands import SAVE, Kill, run
 from .problems import PHOTOS, REFINE, RUN, STEPS, UNDO, UNREFINE, World, reviewed
 from .promise import (
     LOST,
@@ -29,6 +29,8 @@ SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 ENDINGS = {signal.SIGKILL: (-9,), signal.SIGTERM: (130, 143, -15, -2), signal.SIGINT: (130, -2)}
 LEFTOVERS = (".tmp", "-new.parquet")
 COPY = "copy"  # of a run, by refine --out
+SAVED = "saved"  # a run as Python saves it
+THERE = "there"  # where a run lies that is given by a link
 # Commands, how often each is drawn, and what the run has been through before: two for who can be told apart.
 DRAWN: dict[str, tuple[float, tuple[tuple[str, ...], ...]]] = {
     "begin": (3, ((),)),
@@ -41,6 +43,7 @@ DRAWN: dict[str, tuple[float, tuple[tuple[str, ...], ...]]] = {
     REFINE: (1.2, (("r",),)),
     UNREFINE: (0.8, (("r", REFINE),)),
     COPY: (0.8, (("r",),)),
+    SAVE: (1, ((), ("a",))),
 }
 ONCE = (UNDO, REFINE, UNREFINE, COPY)  # done again, these would do more
 
@@ -61,10 +64,15 @@ def trial(random: random.Random, folder: Path, world: World) -> int:
     before = random.choice(DRAWN[command][1])
     if "r" in before:
         problem = reviewed(problem)
+    if command == SAVE and world.start(problem)[0] == "train":
+        command = "report"  # a run of `train` keeps no features, so Python can't save all of it
     step = "b" if before else random.choice(STEPS)
     world.copy(folder, problem, before, begun=command != "begin")
+    if command != "begin" and random.random() < 0.1:
+        (folder / RUN).rename(folder / THERE)
+        (folder / RUN).symlink_to(THERE)
     arguments, made = _arguments(world, problem, command, step)
-    own = tuple(folder / name for name in {RUN, made, "p.features"})
+    own = tuple(folder / name for name in {RUN, THERE, made, "p.features"})
     users = snapshot(folder, own)
     old = world.labels(problem, before) if command != "begin" else {}
     # A reference is made before the kills, so that the time of a trial is the time of the kills.
@@ -172,7 +180,7 @@ def _arguments(world: World, problem: str, command: str, step: str) -> tuple[tup
         return (
             "predict",
             RUN,
-            step if problem == PHOTOS else f"{step}.npz",
+            world.source(problem, step),
             "--out",
             "p.parquet",
             "--json",
@@ -181,6 +189,8 @@ def _arguments(world: World, problem: str, command: str, step: str) -> tuple[tup
         return ("export", RUN, "--format", "csv", "--out", "labels.csv", "--json"), "labels.csv"
     if command == COPY:
         return (*world.step(problem, REFINE), "--out", COPY), COPY
+    if command == SAVE:
+        return (SAVE, RUN, SAVED), SAVED
     if command in ("relabel", *ONCE):
         return world.step(problem, "r" if command == "relabel" else command), RUN
     return ("report", RUN, *_features(world, problem), "--json"), RUN
@@ -193,13 +203,13 @@ def _features(world: World, problem: str) -> tuple[str, ...]:
 def _output(folder: Path, command: str, made: str) -> object:
     if command == "predict":
         return labels_of(folder, made)
-    if command == COPY:
-        return labels_of(folder / COPY)
+    if command in (COPY, SAVE):
+        return labels_of(folder / made)
     return (folder / made).read_text() if command == "export" else None
 
 
 def _check_output(folder: Path, wanted: object, command: str, made: str, story: str) -> None:
-    if command in ("predict", "export", COPY) and _output(folder, command, made) != wanted:
+    if command in ("predict", "export", COPY, SAVE) and _output(folder, command, made) != wanted:
         broken(LOST, f"{story}: {made} is not what an undisturbed command writes")
 
 

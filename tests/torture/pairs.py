@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from .commands import Done, Running, run
-from .problems import REFINE, RUN, UNDO, World
+from .problems import REFINE, RUN, STORED, UNDO, World
 from .promise import LOST, OTHER, broken, check_end, check_kept, check_untouched, labels_of, names_holder, snapshot
 
 PAIRS = (
@@ -49,7 +49,7 @@ def trial(random: random.Random, folder: Path, world: World) -> int:
     """One pair of commands, started together or shortly after each other."""
     if random.random() < 0.3:
         return _review_trial(random, folder, world)
-    problem = f"vectors-{random.randrange(6)}"
+    problem = STORED if random.random() < 0.12 else f"vectors-{random.randrange(6)}"
     pair = list(random.choice(PAIRS))
     random.shuffle(pair)
     begun = pair != ["begin", "begin"]
@@ -123,7 +123,7 @@ def _arguments(world: World, problem: str, command: str) -> tuple[str, ...]:
     return {
         "begin": world.start(problem),
         "update": world.update(problem, step or "a"),
-        "predict": ("predict", RUN, f"{step}.npz", "--out", "p.parquet", "--json"),
+        "predict": ("predict", RUN, world.source(problem, step), "--out", "p.parquet", "--json"),
         "report": ("report", RUN, *base, "--json"),
         "export": ("export", RUN, "--format", "csv", "--out", "labels.csv", "--json"),
     }[verb]

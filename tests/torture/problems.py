@@ -16,6 +16,7 @@ from .promise import Labels, labels_of
 
 PROBLEMS = 6  # numbers of the problems of embeddings
 PHOTOS = "photos"  # the problem of images; slower, so drawn rarely
+STORED = "stored"  # the same images, embedded before: folders of features are its sources
 RUN = "run"  # name of the run directory in every folder
 STEPS = ("a", "b")  # sources of new items, for updates
 # What people do with a run: files of corrections, the last one taken back, another fit, that taken back.
@@ -24,7 +25,7 @@ RELABEL, UNDO, REFINE, UNREFINE = ("r", "s"), "undo", "refine", "unrefine"
 
 def reviewed(problem: str) -> str:
     """The problem that stands for this one where people said something of it: fewer runs to make."""
-    return problem if problem == PHOTOS else f"vectors-{int(problem.split('-')[1]) % 2}"
+    return problem if problem in (PHOTOS, STORED) else f"vectors-{int(problem.split('-')[1]) % 2}"
 
 
 class World:
@@ -36,21 +37,28 @@ class World:
 
     def draw(self, random: random.Random) -> str:
         """Name of a problem."""
-        return PHOTOS if random.random() < 0.03 else f"vectors-{random.randrange(PROBLEMS)}"
+        chance = random.random()
+        return PHOTOS if chance < 0.03 else STORED if chance < 0.15 else f"vectors-{random.randrange(PROBLEMS)}"
 
     def start(self, problem: str) -> tuple[str, ...]:
         """Arguments of the command that makes the run of a problem."""
         if problem == PHOTOS:
             return ("discover", "base", "--k", "3", "--image-size", "32", "--out", RUN, "--json")
+        if problem == STORED:
+            return ("discover", "base.features", "--k", "3", "--out", RUN, "--json")
         number = int(problem.split("-")[1])
         k = str(4 + number % 2)
         if number % 3 == 0:
             return ("train", "base.npz", "--k", k, "--epochs", "2", "--rehearsals", "1", "--out", RUN, "--json")
         return ("discover", "base.npz", "--k", k, "--out", RUN, "--json")
 
+    def source(self, problem: str, step: str) -> str:
+        """Name of the source of new items."""
+        return {PHOTOS: step, STORED: f"{step}.features"}.get(problem, f"{step}.npz")
+
     def update(self, problem: str, step: str) -> tuple[str, ...]:
         """Arguments of the command that adds the items of `step`."""
-        new = (step,) if problem == PHOTOS else (f"{step}.npz",)
+        new = (self.source(problem, step),)
         # A run of `train` keeps no features, so it is told where they are.
         base = ("--source", "base.npz") if self.start(problem)[0] == "train" else ()
         return ("update", RUN, *new, *base, "--json")
@@ -108,13 +116,16 @@ class World:
 
 def _write_sources(folder: Path, problem: str) -> None:
     names = [f"item-{i:03d}" for i in (1, 3, 30, 50)]
-    if problem == PHOTOS:
+    if problem in (PHOTOS, STORED):
         names = [f"unlabelled/base-{name}.png" for name in ("red-1", "green-3", "blue-0", "blue-1")]
     # The first names a class that is not there, moves and takes out; the second renames, and says it of one item again.
     (folder / "r.csv").write_text(f"id,label\n{names[0]},heap\n{names[2]},heap\n{names[3]},junk\n")
     (folder / "s.csv").write_text(f"id,label,category,name\n{names[1]},heap,,\n,,novel-001,large\n")
-    if problem == PHOTOS:
+    if problem in (PHOTOS, STORED):
         _write_photos(folder)
+        for part in ("base", *STEPS) if problem == STORED else ():
+            done = run("embed", part, "--image-size", "32", "--out", f"{part}.features", "--json", cwd=folder)
+            assert done.code == 0, f"honest images are not embedded: {done}"
         return
     number = int(problem.split("-")[1])
     random = np.random.RandomState(number)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import damage, hostile, kills, pairs, sequences
+from . import damage, hostile, kills, pairs, sequences, server
 from .commands import prepare
 from .problems import World
 from .promise import OTHER, SORTS, Broken
@@ -30,6 +30,7 @@ KINDS: dict[str, tuple[Trial, float]] = {
     "damage": (damage.trial, 4.0),
     "pair": (pairs.trial, 1.8),
     "sequence": (sequences.trial, 0.2),
+    "server": (server.trial, 0.15),
 }
 TRIED = {
     "kill": "kills",
@@ -37,6 +38,7 @@ TRIED = {
     "damage": "damaged files",
     "pair": "concurrent pairs",
     "sequence": "commands in sequences",
+    "server": "kills of a review server",
 }
 TELL = 300.0  # seconds between two lines on how far it is
 
@@ -90,7 +92,7 @@ def one(kind: str, seed: int, folder: Path, world: World) -> tuple[int, Failure 
 def run_for(
     seconds: float, seed: int, workers: int, kinds: list[str], failures: Path | None = None, most: int | None = None
 ) -> Found:
-    """Do trials for so many seconds in some worker processes, or `most` of each kind (sequences: one)."""
+    """Do trials for so many seconds in some worker processes, or `most` of each kind (of the long ones: one)."""
     found, started = Found(), time.perf_counter()
     with _scratch() as folder:
         context = multiprocessing.get_context("spawn")
@@ -145,7 +147,7 @@ def _work(
 def _kinds(seed: int, number: int, workers: int, kinds: list[str], most: int | None) -> Iterator[str]:
     """The kinds of a worker's trials: without end by their shares, or its part of `most` of each."""
     if most is not None:
-        plan = [kind for i in range(most) for kind in kinds if i == 0 or kind != "sequence"]
+        plan = [kind for i in range(most) for kind in kinds if i == 0 or kind not in ("sequence", "server")]
         yield from plan[number::workers]
         return
     draw = random.Random(f"{seed} {number}")

@@ -59,6 +59,7 @@ def relabel(
         return relabel_run(held, Path(corrections), author)
 
     def show(result: dict[str, Any]) -> None:
+        from ltgcd.data.labels import no_label_note
         from ltgcd.output.report.sentences import plural
 
         if "undone" in result:
@@ -70,6 +71,8 @@ def relabel(
             for new in result["new_classes"]:
                 doubt = f"; did you mean '{new['like']}'? --undo takes it back" if new["like"] else ""
                 say(f"New class '{new['name']}' ({plural(new['items'], 'item', 'items')}){doubt}.")
+            if result["no_label"]:
+                say(no_label_note(result["no_label"], "The file"))
             if result["stayed"]:
                 items = plural(result["stayed"], "item", "items")
                 say(f"{items} with an empty label stay as they are: nobody had said anything that it could take back.")

@@ -338,3 +338,12 @@ def shown_items(folder: Path) -> Collection | None:
         return read_manifest(folder / ITEMS_FILE, lambda _sentence: None, check_files=False).collection
     except InputError:  # moved or deleted: the features are whole without them
         return None
+
+
+def items_behind(store: FeatureStore | None, ids: pa.StringArray) -> Collection | None:
+    """The images or texts of some items of a folder of features, in their order; None where it lacks one of them."""
+    held = None if store is None else shown_items(store.folder)
+    if held is None:
+        return None
+    at = pc.index_in(ids, held.ids)
+    return None if at.null_count else held.select(at.to_numpy())

@@ -1,10 +1,10 @@
 """A file of corrections as edits: rows ``id,label`` about items, rows ``category,name`` about classes.
 
-``label`` is the name of a class (one that is not there is made), ``junk`` takes the item out, and an empty one takes
-back what was said about it. ``name`` renames a category; the name of another class merges the two, and ``junk`` takes
-out all of its items. Names mean the classes that had them before the file, in whatever order its rows stand, and none
-is given twice (`ltgcd.review.names`). A file that ``ltgcd export`` wrote and a person edited works as it is: rows that
-were not changed say nothing.
+``label`` is the name of a class (one that is not there is made), ``junk`` takes the item out, and an empty one, or a
+word such as "NA" that no class is called, takes back what was said about it. ``name`` renames a category; the name of
+another class merges the two, and ``junk`` takes out all of its items. Names mean the classes that had them before the
+file, in whatever order its rows stand, and none is given twice (`ltgcd.review.names`). A file that ``ltgcd export``
+wrote and a person edited works as it is: rows that were not changed say nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.spreadsheet import is_export
-from ltgcd.data.labels import read_csv
+from ltgcd.data.labels import means_no_label, read_csv
 from ltgcd.data.parquet import read_parquet
 from ltgcd.data.tool_exports import read_tool_labels
 from ltgcd.discovery.classes import STATUSES
@@ -49,6 +49,8 @@ class Edits:
         ``name``, ``items`` and, where it may be a slip of the pen, the name of a class that it is ``like``, else None.
     stayed : int
         Items with an empty label that nobody had said anything about: there is nothing to take back.
+    no_label : dict
+        Words for "no label" that stood in place of an empty one, and in how many rows.
     """
 
     events: list[Event]
@@ -56,6 +58,7 @@ class Edits:
     refused: list[dict[str, Any]] = field(default_factory=list)
     new_classes: list[dict[str, Any]] = field(default_factory=list)
     stayed: int = 0
+    no_label: dict[str, int] = field(default_factory=dict)
 
 
 def read_corrections(path: Path) -> pa.Table:
@@ -110,7 +113,7 @@ def edits_of(table: pa.Table, review: Review, *, any_name: bool = False) -> Edit
     if {"id", "label"} <= columns:
         made.about_items(table, unchanged_is_silent=is_export(columns))
     refused = sorted(made.refused, key=lambda one: int(one["row"]))
-    return Edits(made.events, made.counts, refused, made.new_classes, made.stayed)
+    return Edits(made.events, made.counts, refused, made.new_classes, made.stayed, made.no_label)
 
 
 class _Edits:
@@ -122,6 +125,7 @@ class _Edits:
         self.refused: list[dict[str, Any]] = []
         self.new_classes: list[dict[str, Any]] = []
         self.stayed = 0
+        self.no_label: dict[str, int] = {}
         names = ("renamed", "merged", "created", "moved", "confirmed", "cleared", "junk")
         self.counts = dict.fromkeys(names, 0)
         self.exported = _exported_names(review)
@@ -194,6 +198,9 @@ class _Edits:
                 self.refuse(row, name, f"no item has the id '{name}'")
                 continue
             label = JUNK if means_junk(label) else label  # noqa: PLW2901
+            if label is not None and label != JUNK and label not in codes and means_no_label(label):
+                self.no_label[label] = self.no_label.get(label, 0) + 1
+                label = None  # noqa: PLW2901
             if place in seen:
                 if seen[place] != label:
                     self.refuse(row, f"{name} → {label or ''}", "another row says something else about this item")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ltgcd.data.labels import means_no_label
 from ltgcd.discovery.exported import BINS, JUNK
 
 if TYPE_CHECKING:
@@ -35,12 +36,20 @@ def reason_against(review: Review, name: str, code: int | None = None) -> str | 
     had = review.retired.get(name)
     if had is not None and code is not None and review.target(had) == code:
         return None
-    if name.casefold() in BINS:
-        return f"'{name}' says what items in no class are; a class needs a name of its own"
-    if is_number(name):
-        return f"'{name}' is a number, and a number is given once; a class that people name needs another name"
+    if other := _other_meaning(name):
+        return other
     if had is not None:
         where = now.get(review.target(had))
         gone = f"which is '{where}' now" if where is not None else "which is gone"
         return f"'{name}' was the name of another class, {gone}; no name is given twice"
+    return None
+
+
+def _other_meaning(name: str) -> str | None:
+    if name.casefold() in BINS:
+        return f"'{name}' says what items in no class are; a class needs a name of its own"
+    if means_no_label(name):
+        return f"'{name}' is what people write where there is no label; a class needs a name of its own"
+    if is_number(name):
+        return f"'{name}' is a number, and a number is given once; a class that people name needs another name"
     return None

@@ -23,7 +23,7 @@ from ltgcd.discovery.memory import check_memory, processes_that_fit
 from ltgcd.discovery.task import DiscoveryConfig, check_class_number, configure
 from ltgcd.features.backbones import check_backbone, default_backbone, load_backbone
 from ltgcd.features.backbones.base import Backbone
-from ltgcd.features.cache import FeatureStore, shown_items
+from ltgcd.features.cache import FeatureStore, items_behind
 from ltgcd.features.embed import embed
 from ltgcd.run.directory import Run
 from ltgcd.run.evaluate import accuracies
@@ -154,7 +154,7 @@ def discover_source(
         forecast = Forecast(seconds, config)
         with on_cluster(embedding.cluster, run.shared, notify):
             if backbone is None:
-                embedded, items, skipped = source, _shown(store, source), 0
+                embedded, items, skipped = source, items_behind(store, source.collection.ids), 0
             else:
                 embedded, store, items, skipped = _embedded(source, run, backbone, embedding, notify, forecast)
             if sentence := forecast.of_the_rest():
@@ -283,12 +283,3 @@ def _embedded(
         notify(f"{len(done.skipped)} {kind}s could not be read and are left out; see {done.skipped_file}")
     rows = positions(done.source.collection.ids, collection.ids, "the source", "run the same command again")
     return done.source, done.store, collection.select(rows), len(done.skipped)
-
-
-def _shown(store: FeatureStore | None, source: Source) -> Collection | None:
-    """The images or texts behind a folder of features, in the order of the source; None where it keeps none."""
-    held = shown_items(store.folder) if store is not None else None
-    if held is None:
-        return None
-    at = pc.index_in(source.collection.ids, held.ids)
-    return None if at.null_count else held.select(at.to_numpy())

@@ -26,12 +26,13 @@ def relabel_run(run: Run, corrections: Path | pa.Table, author: str = "") -> dic
     -------
     dict
         ``events``, how many items and classes were ``renamed, merged, created, moved, confirmed, cleared, junk``,
-        ``new_classes`` by name, ``refused``: every row that can't be applied, with the reason, and ``stayed``: items
-        with an empty label that nobody had said anything about.
+        ``new_classes`` by name, ``refused``: every row that can't be applied, with the reason, ``stayed``: items with
+        an empty label that nobody had said anything about, and ``no_label``: words such as "NA" that stood in place of
+        an empty label, with their numbers of rows.
     """
     table = read_corrections(corrections) if isinstance(corrections, Path) else corrections
     held, edits = _kept_corrections(run, table, author)
-    told = {"refused": edits.refused, "new_classes": edits.new_classes, "stayed": edits.stayed}
+    told = {name: getattr(edits, name) for name in ("refused", "new_classes", "stayed", "no_label")}
     return {"events": len(edits.events), **edits.counts, **told, **standing(run, held)}
 
 

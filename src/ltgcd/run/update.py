@@ -12,6 +12,7 @@ id of its own. Labels of items that the run has already change nothing now; they
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from ltgcd.discovery.assignments import core
 from ltgcd.discovery.classes import Classes, table_of
 from ltgcd.discovery.extend import extend
 from ltgcd.discovery.memory import FITTING_AGAIN, check_memory
-from ltgcd.features.cache import FeatureStore
+from ltgcd.features.cache import FeatureStore, items_behind
 from ltgcd.features.embed import Embedded
 from ltgcd.output.report.layout import Places, places_beside
 from ltgcd.run.directory import Run
@@ -211,12 +212,23 @@ def _with_features(
     """The new items as vectors, without those that can't be read; None if that is all of them."""
     chosen = Source(source.collection.select(fresh), None)
     items = chosen.collection.items
+    if isinstance(items, Vectors):
+        _shown(run, chosen.collection, store)  # refused here if nothing is known of the new items but their features
+        return chosen, store, []
     if items.kind != run.kind:
         raise _other_kind(run, items.kind)
-    if isinstance(items, Vectors):
-        return chosen, store, []
     done, skipped = _embedded(run, chosen, model, weights, notify)
     return (Source(done.source.collection, None) if done.n else None), done.store, skipped
+
+
+def _shown(run: Run, collection: Collection, store: FeatureStore | None) -> Collection:
+    """New items as what the run shows of its own: of features, the images or texts that they were made from."""
+    if run.kind == collection.items.kind:
+        return collection
+    behind = items_behind(store, collection.ids)
+    if behind is None or behind.items.kind != run.kind:
+        raise _other_kind(run, collection.items.kind)
+    return replace(collection, items=behind.items)
 
 
 def _other_kind(run: Run, kind: Kind) -> InputError:
@@ -299,7 +311,8 @@ def _added(
     ids = pa.concat_arrays([ids_old, ids_new])
     run.write_features(ids, x)
     if run.kind != "vector":
-        run.add_items(ids_old, named_source.collection.select(rows), number)
+        shown = _shown(run, source.collection.select(rows), store)
+        run.add_items(ids_old, replace(shown, ids=ids_new), number)
     _place(run, ids_old, ids, x, done.labels, k)
     given_names = names_of(source.collection.y[rows], source.collection.class_names)
     table = with_suggestions_of_run(run, table, x, np.concatenate([held.y[at], codes_of(given_names, list(names))]))
