@@ -24,6 +24,7 @@ from typing import Any
 
 os.environ["COLUMNS"] = "10000"  # what is said in one line: checks look for sentences
 SOURCES = str(Path(importlib.util.find_spec("ltgcd").origin).parents[1])  # type: ignore[union-attr,arg-type]
+ROOT = str(Path(__file__).parents[2])
 SAVE = "save-in-python"  # beside the commands: a run is loaded in Python, and saved to another folder
 TIMEOUT = 40.0  # seconds until a command counts as hanging; the slowest of these takes 3 on a free core
 REAL_TIMEOUT = 120.0  # with all imports
@@ -88,9 +89,11 @@ def save(run: str, folder: str) -> None:
     except InputError as error:
         print(f"Error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+    except KeyboardInterrupt:  # in Python it is for the caller
+        raise SystemExit(130) from None
 
 
-REAL_SAVE = "import sys; from ltgcd import CategoryDiscovery; CategoryDiscovery.load(sys.argv[1]).save(sys.argv[2])"
+REAL_SAVE = "import sys; from tests.torture.commands import save; save(*sys.argv[1:])"
 
 
 def prepare() -> None:
@@ -115,7 +118,10 @@ class Running:
         if self.arguments[0] == SAVE:
             command = [sys.executable, "-c", REAL_SAVE, *self.arguments[1:]]
         out, err = self.files
-        own = {**os.environ, "PYTHONPATH": SOURCES}  # it starts in another folder, and shall be this ltgcd there, too
+        own = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([SOURCES, ROOT]),
+        }  # it starts in another folder, and shall be this ltgcd there, too
         return subprocess.Popen(command, cwd=cwd, stdout=out, stderr=err, process_group=0, env=own).pid
 
     def _fork(self, cwd: Path) -> int:
