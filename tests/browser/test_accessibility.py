@@ -61,16 +61,23 @@ def tree(served: Served) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("name", VIEWS)
-def test_everything_that_can_be_used_has_a_name(name: str, view: Any) -> None:
-    served = view(VIEWS[name])
-    nodes = tree(served)
-    nameless = {node["role"] for node in nodes if node["role"] in NAMED - MAY_BE_PLAIN and not node["name"]}
-    assert nameless == set()
-    assert sum(node["role"] == "main" for node in nodes) <= 1
-    if served.page.locator("dialog").count():
-        assert any(node["role"] == "dialog" and node["name"] for node in nodes)
-        assert served.page.evaluate("document.activeElement.closest('dialog') !== null"), "the focus is in the panel"
+def test_everything_that_can_be_used_has_a_name(view: Any) -> None:
+    """One view after the other on one page, which is at its overview before each."""
+    served = view([])
+    for name, keys in VIEWS.items():
+        served.page.reload()
+        served.page.wait_for_selector("html[data-ready]")
+        for key in keys:
+            served.page.keyboard.press(key)
+            served.page.wait_for_timeout(60)
+        settle(served.page)
+        nodes = tree(served)
+        nameless = {node["role"] for node in nodes if node["role"] in NAMED - MAY_BE_PLAIN and not node["name"]}
+        assert nameless == set(), name
+        assert sum(node["role"] == "main" for node in nodes) <= 1, name
+        if served.page.locator("dialog").count():
+            assert any(node["role"] == "dialog" and node["name"] for node in nodes), name
+            assert served.page.evaluate("document.activeElement.closest('dialog') !== null"), "the focus is in it"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -2,47 +2,45 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 
+from forks import Forked
+from ltgcd.common.engine import ray_cluster
 from ltgcd.data.sources import read_source
+from ltgcd.graph import knn
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import discover_source
 
-# The real command, with nothing to rehearse; neighbours are searched in blocks of 300 items, and where it shall be
-# killed, the first search never gets its third.
-RUNNER = """
-import sys, time
-from ltgcd.common.engine import ray_cluster
-from ltgcd.graph import knn
-from ltgcd.run.discover import discover_source
-from ltgcd.__main__ import main
-discover_source.__kwdefaults__["rehearsals"] = 0
-knn.QUERIES, following, given = 300, ray_cluster._next, []
-def slow(shards):
-    given.append(None)
-    if len(given) == 3:
-        time.sleep(120)
-    return following(shards)
-if sys.argv.pop(1) == "killed":
-    ray_cluster._next = slow
-main()
-"""
+
+def quick(killed: bool) -> None:
+    """Nothing to rehearse, blocks of 300 items; where it shall be killed, the first search never gets its third."""
+    discover_source.__kwdefaults__["rehearsals"] = 0  # type: ignore[index]
+    knn.QUERIES = 300
+    following, given = ray_cluster._next, list[None]()
+
+    def slow(shards: Iterator[Any]) -> tuple[Any, int] | None:
+        given.append(None)
+        if len(given) == 3:
+            time.sleep(120)
+        return following(shards)
+
+    if killed:
+        ray_cluster._next = slow
 
 
-def discover(how: str, source: Path, run: Path, *options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", RUNNER, how, "discover", str(source), "--out", str(run), "--k", "6", *options]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment)
+def discover(killed: bool, source: Path, run: Path, *options: str) -> Forked:
+    """The real command."""
+    return Forked("discover", source, "--out", run, "--k", "6", *options, before=partial(quick, killed))
 
 
 def blocks(run: Path) -> list[Path]:
@@ -57,7 +55,7 @@ def test_a_driver_killed_at_its_first_block_goes_on_with_the_cluster_or_without_
     source = tmp_path / "source.npz"
     np.savez(source, x=x, y=np.where((true < 4) & (random.rand(1200) < 0.5), true, -1))
 
-    killed = discover("killed", source, tmp_path / "again", "--cluster", "ray")
+    killed = discover(True, source, tmp_path / "again", "--cluster", "ray")
     until = time.monotonic() + 120
     while not blocks(tmp_path / "again"):
         assert killed.poll() is None, killed.communicate()
@@ -74,8 +72,8 @@ def test_a_driver_killed_at_its_first_block_goes_on_with_the_cluster_or_without_
     assert not (tmp_path / "again" / "assignments.parquet").exists()
 
     shutil.copytree(tmp_path / "again", tmp_path / "alone")
-    ray = discover("whole", source, tmp_path / "again", "--cluster", "ray")
-    alone = discover("whole", source, tmp_path / "alone")
+    ray = discover(False, source, tmp_path / "again", "--cluster", "ray")
+    alone = discover(False, source, tmp_path / "alone")
     discover_source(read_source(source), tmp_path / "undisturbed", k=6, rehearsals=0)
     told = [process.communicate(timeout=240)[1] for process in (ray, alone)]
     assert [ray.returncode, alone.returncode] == [0, 0], told

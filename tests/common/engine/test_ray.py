@@ -244,8 +244,10 @@ def test_an_actor_killed_in_a_real_stage_changes_no_bit(
     run, marker = shards.run_on_ray, tmp_path / "died"
     monkeypatch.setattr(
         shards,
-        "run_on_ray",
-        lambda prepare, *rest: run(partial(errands.killed_once, prepare, marker, moment), *rest),
+        "run_on_ray",  # with one actor, and the one that comes after it
+        lambda prepare, parts, cluster, _workers, *rest: run(
+            partial(errands.killed_once, prepare, marker, moment), parts, cluster, 1, *rest
+        ),
     )
     sentences: list[str] = []
     found = stage(tmp_path / "ray", "auto", sentences.append)
