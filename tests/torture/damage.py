@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .commands import Done, run
-from .problems import PHOTOS, PROBLEMS, REFINE, RUN, UNDO, UNREFINE, World, reviewed
+from .problems import PHOTOS, PROBLEMS, REFINE, RUN, STORED, UNDO, UNREFINE, World, reviewed
 from .promise import LOST, SILENT, Labels, broken, check_end, check_kept, check_untouched, labels_of, snapshot
 
 COMMANDS = ("report", "predict", "update", "export", "evaluate", "again", "check", "check")
@@ -216,7 +216,7 @@ def trial(random: random.Random, folder: Path, world: World) -> int:
 
 def _others(random: random.Random, world: World, problem: str, steps: tuple[str, ...]) -> list[Path]:
     """Runs that a file may be taken from: the same one before its last steps, and another one."""
-    if problem == PHOTOS:
+    if problem in (PHOTOS, STORED):
         return [world.made(problem, steps[:n]) / RUN for n in range(len(steps))]
     another = f"vectors-{(int(problem.split('-')[1]) + random.randrange(1, PROBLEMS)) % PROBLEMS}"
     return [world.made(problem, steps[: random.randrange(len(steps) + 1)]) / RUN, world.made(another) / RUN]
@@ -261,7 +261,7 @@ def _check_labels(run: Path, old: Labels, story: str) -> None:
 
 def _arguments(world: World, problem: str, command: str) -> tuple[tuple[str, ...] | None, str]:
     base = ("--source", "base.npz") if world.start(problem)[0] == "train" else ()
-    new = "b" if problem == PHOTOS else "b.npz"
+    new = world.source(problem, "b")
     if command == "again":
         return world.start(problem), RUN
     if command == "update":
@@ -275,7 +275,7 @@ def _arguments(world: World, problem: str, command: str) -> tuple[tuple[str, ...
     if command == "report":
         return ("report", RUN, *base, "--json"), RUN
     if command == "evaluate":
-        return (None if problem == PHOTOS else ("evaluate", RUN, "--json")), RUN
+        return (None if problem in (PHOTOS, STORED) else ("evaluate", RUN, "--json")), RUN
     return ("check", RUN, "--json"), RUN
 
 
