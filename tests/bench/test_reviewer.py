@@ -47,6 +47,28 @@ def test_an_oracle_splits_merges_names_and_accepts(made: tuple[Review, Material,
     assert desk.done["part"] >= 3 and desk.done["name"] == 4
 
 
+def test_a_class_that_nobody_found_is_named_by_its_odd_ones() -> None:
+    """Three of a seventh class lie far from all others, in the categories of bee and dog."""
+    draw = np.random.RandomState(0)
+    y = np.concatenate([np.repeat(np.arange(6), 40), [6, 6, 6]])
+    x = (8 * np.eye(12)[y] + draw.randn(len(y), 12)).astype(np.float32)
+    source = np.where((y < 3) & (np.arange(len(y)) % 2 == 0), y, -1)
+    code = np.append(y[:-3], [1, 3, 3])
+    ids = pa.array([f"i{n}" for n in range(len(y))])
+    sure = np.where(y < 6, 0.8, 0.6).astype(np.float32)
+    review = begin(assignments_table(ids, code, sure, NAMES[:3], 6, np.zeros(len(y), np.bool_)), NAMES[:3])
+    truth = Truth(y, (*NAMES, "gnu"))
+    desk = Desk(Material(x, source, 3, configure(rehearsals=0), None), review, 8)
+    oracle = Oracle(desk, truth)
+    assert oracle.there() == set(range(6)), "a glance at the queue shows all but it"
+    oracle.name_missing()
+    shown = [row for row in Desk(desk.material, review, 0).odd().tolist() if row >= 240]
+    assert len(shown) == 2, "the third one is like these, and so is not odd beside them"
+    gnu = desk.code_of("gnu")
+    assert gnu is not None and np.flatnonzero(desk.review.code == gnu).tolist() == sorted(shown)
+    assert desk.spent == 1 + 2 + 2 and desk.done == {"name what is missing": 4}
+
+
 def test_nothing_is_done_that_is_not_paid_for(made: tuple[Review, Material, Truth]) -> None:
     review, material, truth = made
     for budget in (0, 1, 4):

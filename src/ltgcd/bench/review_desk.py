@@ -119,6 +119,16 @@ class Desk:
         d = self.described
         return [code for code in d.shown if d.open_items[code] or d.leaning[code]]
 
+    def odd(self) -> NDArray[np.int64]:
+        """Items that are unlike every class and unlike each other, the oddest first."""
+        return lookups.odd_rows(self.described)
+
+    def face(self, code: int) -> int | None:
+        """The item that stands for a class in the queue: its surest one; for texts, its words say the same."""
+        rows = lookups.rows_of_class(self.described, code, "sure")
+        rows = np.sort(rows if len(rows) else lookups.rows_of_class(self.described, code, "unsure"))
+        return int(rows[np.argmax(self.described.now.confidence[rows])]) if len(rows) else None
+
     def rows(self, code: int, part: str) -> NDArray[np.int64]:
         """What is open in a class, the least sure first."""
         rows = lookups.rows_of_class(self.described, code, part)

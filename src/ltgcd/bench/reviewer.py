@@ -6,6 +6,9 @@ and the surest, and a strip of each part of a split.
 ====================  =====================================================================  ==========================
 what it does          when                                                                   keys
 ====================  =====================================================================  ==========================
+look at odd ones      first, and after every refit                                           O
+name what is missing  odd ones are of a class that no category's face in the queue is of,    a click on each, the name
+                      and that has no name
 next category         it is done with one                                                    j
 look at parts         a second class is among what it sees                                   s
 parts to a class      most of what is shown of them is of it: one that is shown beside, one  their numbers, a click on
@@ -43,6 +46,7 @@ WORTH = 8.0  # items that an action should settle at least
 SECOND = 0.08  # share of the seen items of a second class from which one looks at parts
 MENDED = 4  # clicks that one spends on what is shown of a part
 PART = 0.7  # share of one class in a part that is taken for that class
+MISSING = 4  # odd ones of a class that has no category that are worth a click
 FEW = 3  # items of one class that are worth being named together
 
 
@@ -65,9 +69,35 @@ class Oracle:
                 self.desk.go_on(refit)
                 self.desk.refine()
 
+    def name_missing(self) -> None:
+        """Look through the odd ones, and make a class of those that nobody has found; of what most are shown first."""
+        desk, y = self.desk, self.truth.y
+        if not desk.pays(1):
+            return
+        rows, there = desk.odd(), self.there()
+        classes, first, n = np.unique(y[rows], return_index=True, return_counts=True)
+        for at in np.lexsort((first, -n)).tolist():
+            if int(classes[at]) not in there:
+                mine = rows[y[rows] == classes[at]][:MISSING]
+                self.move(mine, int(classes[at]), len(mine), "name what is missing")
+
+    def there(self) -> set[int]:
+        """The classes that a glance at the queue shows: those with a name, and what the face of a category is of."""
+        desk = self.desk
+        faces = {code: row for code in desk.described.shown if (row := desk.face(code)) is not None}
+        named = {self.truth.names.index(name) for code in faces if (name := self.name_of(code)) is not None}
+        return named | {int(self.truth.y[row]) for code, row in faces.items() if self.name_of(code) is None}
+
+    def name_of(self, code: int) -> str | None:
+        """The name of a category that is one of a true class."""
+        name = self.desk.described.names[code]
+        return name if self.desk.is_named(code) and name in self.truth.names else None
+
     def work(self) -> None:
         """Category after category, until the actions are spent or each was looked at."""
         desk, passed = self.desk, set[int]()
+        if self.tools:
+            self.name_missing()
         while not desk.stopped:
             waiting = [code for code in desk.queue() if code not in passed]
             if not self.tools:
