@@ -423,6 +423,21 @@ def test_relabel_beside_a_writer_that_takes_long_is_refused_and_keeps_nothing(
     assert RunReview.open(run).can_undo == 1
 
 
+@pytest.mark.parametrize("fits", [0, 1])
+def test_what_is_taken_back_needs_the_state_that_it_was_said_about(run: Run, fits: int) -> None:
+    """The labels that were written were taken for it: what had been said could not be taken back, without a word."""
+    relabel_run(run, pa.table({"id": ["i1"], "label": ["bee"]}))
+    for _ in range(fits):
+        refine_run(run).keep()
+        relabel_run(run, pa.table({"id": ["i2"], "label": ["cat"]}))
+    before = run.assignments()
+    run.state_file(fits).unlink()
+    for command in (lambda: undo_relabel(run), lambda: relabel_run(run, pa.table({"id": ["i3"], "label": ["bee"]}))):
+        with pytest.raises(InputError, match=f"lacks 00{fits}.parquet"):
+            command()
+    assert run.assignments().equals(before)
+
+
 def test_a_reviewed_state_that_another_tool_rewrote_is_told(run: Run) -> None:
     said(run, "id,label\ni0,bee\n")
     state = next((run.folder / "states").iterdir())

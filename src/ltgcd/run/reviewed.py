@@ -143,8 +143,9 @@ class RunReview:
         self.version = self.log.version()
         self._kept = self.log.kept(self.base)
         self._states: dict[tuple[int, ...], Review] = {}
-        # Before the first event the base is the file itself.
-        self._first = None if self.base in self.run.states() else base_table(self.run, written)
+        # The first base is the file itself until something is said about it; every other one has a state of its own.
+        is_file = not self.base and not self._kept and self.base not in self.run.states()
+        self._first = base_table(self.run, written) if is_file else None
         self._encoded: tuple[pa.Table, bytes] | None = None  # a table that was made a file, see `encode_state`
         self._steps, self._waiting = replayed(self._kept)
         start = self.run.read_state(self.base) if self._first is None else self._first

@@ -296,7 +296,7 @@ def test_the_items_that_look_different_can_be_asked_for(client: Client) -> None:
     far = client.rows("/api/rows?code=5&part=far")
     assert len(far) == done["far"] > 2
     assert set(far) & set(apart) and not set(far) & set(own[: len(own) // 2])
-    assert f"{len(far)} of " in done["why"] and "look different" in done["why"]
+    assert f"{len(far)} of " in done["why"] and "different from its labelled items" in done["why"]
 
 
 def test_merge_split_create_reject_and_distinct(client: Client) -> None:

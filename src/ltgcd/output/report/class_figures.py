@@ -217,7 +217,7 @@ class ClassFigures:
             return f"{self._perhaps(code)}New: not accepted yet."
         if doubts.contaminated[code] > max(doubts.wrong[code], 0.05):
             look = "looks" if self.far[code] == 1 else "look"
-            return f"{int(self.far[code]):,} of {n:,} {look} unlike its labelled items."
+            return f"{int(self.far[code]):,} of {n:,} {look} different from its labelled items."
         wrong = round(n * float(doubts.wrong[code]))
         if wrong:
             return f"{wrong:,} of {n:,} unconfirmed may be wrong."
