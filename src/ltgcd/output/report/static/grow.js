@@ -9,6 +9,7 @@ import { nameOf, store, whereIs } from "./store.js";
 const FIRST = 12; // items of the first page
 const MOST = 400;
 const PROMISE = .9; // of what is ticked so much is expected to be right: one wrong one in ten is seen at a glance, more go in unseen
+const EXPECTED = .92; // mean chance of what is ticked: at .9, 87 % of 228 such items were right where the chances had been mended, at .92 94 % of 144 (two problems of plankton)
 const PRIOR = 2; // right and wrong items that count as said before anybody has said anything
 
 /** What a person has said of items that were not ticked, and how many of them were expected to be right: it mends what is expected next. */
@@ -23,10 +24,10 @@ export function mended(chances, { right, wrong, expected, unexpected }) {
   const times = (right + PRIOR) / (wrong + PRIOR) / ((expected + PRIOR) / (unexpected + PRIOR));
   return chances.map((chance) => { const odds = times * chance / Math.max(1e-9, 1 - chance); return odds / (1 + odds); });
 }
-/** How many of the first items are together as often right as is promised. */
+/** How many of the first items are together expected to be right a little more often than is promised. */
 export function promised(chances) {
   let sum = 0, most = 0;
-  chances.forEach((chance, at) => { sum += chance; if (sum >= PROMISE * (at + 1)) most = at + 1; });
+  chances.forEach((chance, at) => { sum += chance; if (sum >= EXPECTED * (at + 1)) most = at + 1; });
   return most;
 }
 
