@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -22,6 +19,7 @@ from torch import nn
 
 import ltgcd.features.embed as features_module
 from conftest import call_cli, image_bytes
+from forks import Forked
 from ltgcd.common.errors import BusyError, InputError
 from ltgcd.common.files import LOCK, locked
 from ltgcd.data.collection import Collection, Source
@@ -372,6 +370,10 @@ def test_auto_takes_openvino_where_it_pays_and_stays_with_what_is_there(
         embed(images(9), tiny_backbone(), tmp_path / "f", engine="openvino")
 
 
+def with_smaller_shards() -> None:
+    features_module.SHARD_ITEMS = 16
+
+
 def test_whoever_is_killed_or_stopped_the_result_is_the_same_to_the_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,27 +386,18 @@ def test_whoever_is_killed_or_stopped_the_result_is_the_same_to_the_byte(
     (photos / "cat" / "0010.jpg").write_bytes(b"not a picture")
     truncated = photos / "unlabelled" / "0051.jpg"
     truncated.write_bytes(truncated.read_bytes()[:700])
-    code = "import ltgcd.features.embed as f; f.SHARD_ITEMS = 16; from ltgcd.cli import main; main()"
-    command = [sys.executable, "-c", code, "embed", str(photos), "--backbone", "efficientnet_lite0"]
-    command += ["--image-size", "64", "--views", "1", "--json", "--out"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = ["embed", photos, "--backbone", "efficientnet_lite0", "--image-size", 64, "--views", 1, "--json", "--out"]
     with monkeypatch.context() as patch:
         patch.setattr(features_module, "SHARD_ITEMS", 16)
-        assert call_cli(*command[3:], tmp_path / "whole").code == 0
+        assert call_cli(*command, tmp_path / "whole").code == 0
     whole = content(tmp_path / "whole")
     assert len([name for name in whole if name.endswith(".npy")]) == 20
     cut = tmp_path / "cut"
 
-    def started(shards: int) -> subprocess.Popen[str]:
+    def started(shards: int) -> Forked:
         """The command in two workers, once it has finished some more shards."""
         before = len(list(cut.glob("shard-*.parquet")))
-        process = subprocess.Popen(
-            [*command, str(cut), "--workers", "2"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
+        process = Forked(*command, cut, "--workers", 2, before=with_smaller_shards, OMP_NUM_THREADS="1")
         while process.poll() is None and len(list(cut.glob("shard-*.parquet"))) < before + shards:
             time.sleep(0.02)
         return process
