@@ -13,6 +13,7 @@ from ltgcd.review.suggest import (
     audit_order,
     fitted_temperature,
     grow,
+    how_many_odd,
     in_order,
     merge_proposals,
     neighbours,
@@ -193,6 +194,12 @@ def test_odd_ones_are_unlike_every_class_and_unlike_each_other() -> None:
         closest[row] = 2
     is_open[found[0]] = False
     assert found[0] not in odd_ones(z, shapes, is_open, 4)
+
+
+def test_more_odd_ones_are_shown_of_more_items_as_long_as_that_takes_no_longer() -> None:
+    """By hand: an eighth of 8,000 would be 1,000, but 240 among 20,000 take as long as 600 among 8,000."""
+    shown = {n: how_many_odd(n) for n in (0, 100, 1920, 2400, 6000, 8000, 20_000)}
+    assert shown == {0: 240, 100: 240, 1920: 240, 2400: 300, 6000: 750, 8000: 600, 20_000: 240}
 
 
 def test_odd_ones_of_little_or_of_much(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,8 @@ from ltgcd.graph.class_shapes import Shapes
 from ltgcd.graph.kmeans import cluster
 from ltgcd.graph.whitening import normalise
 
-ODD = 240  # odd ones that are shown: four screens
+ODD = 240  # odd ones that are shown at least: four screens
+ODD_SHARE = 8  # one in so many items is worth a look, for rare classes grow with the collection
 ODD_AMONG = 20_000  # items that they are looked for among
 MUTUAL = 5  # nearest classes among which a partner is looked for
 ALIKE = 0.4  # similarity of two categories from which they may be one: of such that are nearest to each other, half are
@@ -63,7 +64,7 @@ def in_order(
 
 
 def odd_ones(
-    z: NDArray[np.float32], shapes: Shapes, is_open: NDArray[np.bool_], n: int = ODD, limit: float = np.inf
+    z: NDArray[np.float32], shapes: Shapes, is_open: NDArray[np.bool_], n: int | None = None, limit: float = np.inf
 ) -> NDArray[np.int64]:
     """Up to n items that are unlike every class and unlike each other, the oddest first.
 
@@ -80,14 +81,15 @@ def odd_ones(
     is_open : ndarray of bool, shape (N,)
         Items that nobody has said anything about; of more than `ODD_AMONG` a sample is looked at, which their content
         draws: the order of the rows has no say.
-    n : int
-        At most.
+    n : int, optional
+        At most; by default `how_many_odd`.
     limit : float
         Cosine to a class, or to an odd one before, from which an item is not odd.
     """
     rows = np.flatnonzero(is_open).astype(np.int64)
     if len(rows) > ODD_AMONG:
         rows = np.sort(rows[np.argsort(row_keys(z[rows])[:, 0], kind="stable")[:ODD_AMONG]])
+    n = how_many_odd(len(rows)) if n is None else n
     x, centres = z[rows], shapes.centres[shapes.counts > 0]
     closest = (x @ centres.T).max(axis=1) if len(centres) else np.full(len(x), -1, dtype=np.float32)
     chosen = np.empty(min(n, len(rows)), dtype=np.int64)
@@ -98,6 +100,14 @@ def odd_ones(
         closest = np.maximum(closest, x @ x[chosen[at]])
         closest[chosen[at]] = np.inf
     return rows[chosen]
+
+
+def how_many_odd(n: int) -> int:
+    """How many odd ones of n open items are shown: an eighth, at least `ODD`, and as many as take no longer to find.
+
+    Of two problems of plankton with 1,900 open items, 60, 120 and 240 of them gain 1.2, 2.7 and 4.9 in 80 actions.
+    """
+    return max(ODD, min(n // ODD_SHARE, ODD * ODD_AMONG // max(n, 1)))
 
 
 # ---------------------------------------------------------------- merges
