@@ -241,6 +241,18 @@ def test_an_index_of_another_folder_is_noticed(tmp_path: Path) -> None:
     open_features(tmp_path / "a")
 
 
+def test_another_table_in_place_of_the_index_is_told_and_written_anew(tmp_path: Path) -> None:
+    """Of the same folder, and whole: only its columns tell."""
+    folder = tmp_path / "a"
+    embed(images(5), tiny_backbone(), folder)
+    before = content(folder)
+    shutil.copyfile(folder / "shard-00000.parquet", folder / "index.parquet")
+    with pytest.raises(InputError, match="is another table"):
+        open_features(folder)
+    embed(images(5), tiny_backbone(), folder)
+    assert content(folder) == before
+
+
 def test_too_little_room_is_an_error_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=1000)
     monkeypatch.setattr(features_module.shutil, "disk_usage", lambda _path: usage)

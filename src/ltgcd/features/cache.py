@@ -266,7 +266,7 @@ def open_features(folder: Path | str, *, verify: bool = True) -> FeatureStore:
         raise InputError(f"{folder} is not finished; run the same 'ltgcd embed' again, it goes on where it stopped.")
     key = _read_key(folder)
     _check_format(key, folder)
-    index = read_table(folder / INDEX_FILE)
+    index = _read_index(folder)
     shard = index.column("shard").to_numpy().astype(np.int64)
     whole, damaged = read_shards(folder, verify=verify)
     lost = sorted(set(np.unique(shard).tolist()) - set(whole))
@@ -285,6 +285,16 @@ def open_features(folder: Path | str, *, verify: bool = True) -> FeatureStore:
             "writes it anew."
         )
     return FeatureStore(folder, key, index.column("id").combine_chunks(), shard, row)
+
+
+def _read_index(folder: Path) -> pa.Table:
+    """Where each item of the source is; another table that lies in its place is told apart."""
+    index = read_table(folder / INDEX_FILE)
+    if not {"id", "digest", "shard", "row"} <= set(index.column_names):
+        raise InputError(
+            f"{folder / INDEX_FILE} is another table; run the same 'ltgcd embed' again, it writes it anew."
+        )
+    return index
 
 
 def _agree(index: pa.Table, shard: pa.Table) -> bool:
@@ -326,7 +336,7 @@ def opened(source: Path) -> FeatureStore | None:
 
 def contents_in(folder: Path, ids: pa.StringArray) -> pa.StringArray:
     """Digest of what some items of a folder were when they were embedded, as `content_digests` tells it; else null."""
-    index = read_table(folder / INDEX_FILE)
+    index = _read_index(folder)
     held = hexadecimal(np.frombuffer(b"".join(index.column("digest").to_pylist()), np.uint8).reshape(len(index), -1))
     return held.take(pc.index_in(ids, index.column("id").combine_chunks()))
 
