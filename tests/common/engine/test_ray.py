@@ -115,8 +115,8 @@ def test_what_goes_wrong_is_told_as_it_is_in_one_process(three_nodes: str, tmp_p
 
 
 def test_engines_agree_to_the_last_bit_and_go_on_with_each_other(three_nodes: str, tmp_path: Path) -> None:
-    """By one process, by two, by Ray, and by Ray after one was stopped half-way; 60,000 in benchmarks/engines.py."""
-    x = np.random.RandomState(0).randn(12_000, 16).astype(np.float32)
+    """60,000 vectors by one process, by two, by Ray, and by Ray after one process was stopped half-way."""
+    x = np.random.RandomState(0).randn(60_000, 16).astype(np.float32)
     source = Source(_collection(x), None)
     trunk = load_backbone("embeddings", dim=16)
     found = {}
@@ -126,7 +126,7 @@ def test_engines_agree_to_the_last_bit_and_go_on_with_each_other(three_nodes: st
     for path in (tmp_path / "one").glob("shard-*[13579].*"):
         path.unlink()
     again = embed(source, trunk, tmp_path / "one", cluster="auto", workers=1)
-    assert 0 < again.embedded < 12_000
+    assert 0 < again.embedded < 60_000
     assert isinstance(first, Vectors)
     for other in (found["two"], found["ray"], again):
         assert isinstance(other.source.collection.items, Vectors)
@@ -306,17 +306,13 @@ def test_more_that_train_together_than_there_are_cores_are_refused(three_nodes: 
     assert not (tmp_path / "shared").exists()
 
 
-def test_what_those_refuse_that_train_together_is_refused_here(tmp_path: Path) -> None:
-    heard: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-    (tmp_path / ray_together.CALL).write_bytes(pickle.dumps(errands.refuse))
-    with warnings.catch_warnings():  # what tells a warning is set for good in a process of its own
-        ray_together._work(tmp_path, str(Path.cwd()), heard)
-    told = ray_together._Told(lambda _sentence: None)
-    told.hear([heard.get()])
-    assert heard.empty()
-    told.raise_error()
+def test_what_two_refuse_that_compute_together_is_refused_once(three_nodes: str, tmp_path: Path) -> None:
+    """Through the cluster; nothing is left behind."""
+    said: list[str] = []
     with pytest.raises(InputError, match=r"^Both refuse this\.$"):
-        told.raise_refusal()
+        run_together(errands.refuse, "auto", 2, tmp_path / "shared", 60, said.append)
+    assert said == ["2 processes of the cluster train together"]
+    assert not list((tmp_path / "shared").iterdir())
 
 
 def test_a_bug_in_one_that_computes_with_others_is_told_with_its_place(
