@@ -91,6 +91,7 @@ def main() -> None:
     parser.add_argument("--also", type=Path, nargs="*", default=[], help=".npz files for choosing, x and y_true")
     parser.add_argument("--sets", nargs="*", help="only these")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--backbone", help="of images, as in tables/backbones.toml (default: that of the tables)")
     parser.add_argument("--keep", type=Path, help="a file for the solved problems: what is in it is not solved again")
     options = parser.parse_args()
     solved: list[Solved] = pickle.loads(options.keep.read_bytes()) if options.keep and options.keep.is_file() else []
@@ -116,7 +117,7 @@ def collections(options: argparse.Namespace) -> Iterator[tuple[str, int, np.ndar
                 with np.load(files[name]) as file:
                     yield name, seed, file["x"], np.unique(file["y_true"], return_inverse=True)[1]
                 continue
-            cell = cell_of(table, columns[COLUMNS[name]], table.rows[0], settings, None, None, seed)
+            cell = cell_of(table, columns[COLUMNS[name]], table.rows[0], settings, options.backbone, None, seed)
             source = workshop.prepared(cell).source
             labelled = source.collection.labelled
             yield name, seed, vectors(source)[labelled], source.collection.y[labelled]

@@ -291,6 +291,7 @@ def test_the_items_that_look_different_can_be_asked_for(client: Client) -> None:
     apart = client.rows("/api/rows?code=6&part=sure")
     merged = client.act({"op": "merge", "code": 6, "into": 5})
     assert 6 not in by_code(merged)
+    assert client.rows("/api/rows?code=6") == [], "asked by a page that has not heard of it yet"
     own = [row for row in client.rows("/api/rows?code=5&part=sure") if row not in set(apart)]
     done = by_code(client.act({"op": "assign", "rows": own[: len(own) // 2], "code": 5}))[5]
     far = client.rows("/api/rows?code=5&part=far")

@@ -54,10 +54,15 @@ def check_class(described: Described, code: int) -> int:
 
 
 def rows_of_class(described: Described, code: int, part: str = "all", order: Order = "doubtful") -> NDArray[np.int64]:
-    """Rows of a class: its sure items, those of them that look different, the unsure ones that lean to it, or all."""
+    """Rows of a class: its sure items, those of them that look different, the unsure ones that lean to it, or all.
+
+    A class that is gone has none: a page asks for it that has not heard yet what another command did.
+    """
     if part not in PARTS or order not in ("doubtful", "centre"):
         raise InputError("Rows have a part (sure, unsure, far or all) and an order (doubtful or centre).")
     now = described.now
+    if code not in described.names and 0 <= code < described.review.next_code:
+        return np.empty(0, dtype=np.int64)
     of_class = now.code == check_class(described, code)
     chosen = {"sure": now.sure, "far": described.is_far, "unsure": now.status == 2, "all": now.status != 3}[part]
     rows = np.flatnonzero(of_class & chosen).astype(np.int64)
