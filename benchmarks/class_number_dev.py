@@ -27,7 +27,7 @@ from ltgcd.bench.tables import cell_of, read_settings, read_tables
 from ltgcd.class_number.class_mass import class_numbers, expected_number, mass_table, mean_log_size
 from ltgcd.class_number.estimate import TAILS
 from ltgcd.class_number.evidence import NEIGHBOURS, recoded, sibling_folds, with_siblings
-from ltgcd.class_number.interval import bootstrap, geometric_mean, measured_error, widened
+from ltgcd.class_number.interval import bootstrap, geometric_mean, measured_error, redraw, widened
 from ltgcd.class_number.known_share import known_share
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.order import content_order
@@ -148,7 +148,7 @@ def solve(name: str, kind: tuple[str, float, float], seed: int, x: np.ndarray, y
     split = known_share(z, y, graph, seed)
     log_size = mean_log_size(z, graph, max(2, len(shown) // 2))
     table = mass_table(split, y[known], log_size[known], log_size[~known])
-    draws, _ = bootstrap(table, len(shown), inside=True, random_state=seed)
+    draws, _ = bootstrap(table, redraw(table, seed), len(shown), inside=True)
     expected = expected_number(table, class_numbers(table, len(shown), inside=True)[0])
     errors = measured_error(z, y, graph, log_size, seed)
     truth = float(np.isin(true[~known], np.unique(true[known])).mean())

@@ -28,6 +28,7 @@ from ltgcd.class_number.interval import (
     bootstrap,
     geometric_mean,
     measured_error,
+    redraw,
     widened,
 )
 from ltgcd.class_number.known_share import KnownShare, known_share, mixture_share
@@ -226,7 +227,7 @@ def test_draws_lie_around_the_estimate_and_stay_when_nothing_is_novel() -> None:
         labelled = y[rows] >= 0
         found = known_share(z[rows], y[rows], graph, 0)
         table = mass_table(found, y[rows][labelled], size[rows][labelled], size[rows][~labelled])
-        draws, shares = bootstrap(table, 12, inside=True, random_state=0)
+        draws, shares = bootstrap(table, redraw(table, 0), 12, inside=True)
         assert np.median(draws) == pytest.approx(n_classes, abs=1.5)
         assert ((shares >= 0) & (shares <= 1)).all()
         assert draws.min() >= 12

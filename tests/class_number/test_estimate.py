@@ -9,11 +9,11 @@ from problems import PACKAGES, blobs, few_draws  # noqa: F401 - the fixture is u
 from ltgcd.class_number.class_mass import class_number
 from ltgcd.class_number.estimate import ESTIMATORS, estimate_k
 from ltgcd.class_number.evidence import recoded, row_folds, sibling_folds, with_siblings
-from ltgcd.class_number.known_share import mixture_share
+from ltgcd.class_number.known_share import mixture_share, mixture_shares
 from ltgcd.class_number.peak_search import LITERAL, PeakConfig, nearest, partition
 from ltgcd.class_number.search import labelled_accuracy, search_k
 from ltgcd.common.errors import InputError
-from ltgcd.common.logistic import platt_scaling
+from ltgcd.common.logistic import platt_scaling, platt_scalings
 from ltgcd.graph.whitening import class_means, principal_components, within_class_whitening
 
 # ---------------------------------------------------------------- the pieces
@@ -58,6 +58,20 @@ def test_calibration_recovers_slope_and_offset() -> None:
     slope, offset = platt_scaling(scores, target, np.ones(50_000))
     assert slope == pytest.approx(2.0, abs=0.06)
     assert offset == pytest.approx(-0.5, abs=0.04)
+
+
+def test_side_by_side_is_one_by_one() -> None:
+    """Draws of a bootstrap are fitted together; among them one without an error, and one that nothing tells apart."""
+    random = np.random.RandomState(0)
+    target, scores = np.repeat([1, 0], 200), np.concatenate([random.randn(200) + 1, random.randn(200) - 1])
+    weights = random.multinomial(400, np.full(400, 1 / 400), size=6).astype(float)
+    weights[1] *= (scores > 0) == target
+    weights[2] = np.tile(weights[2, :200], 2) * (np.tile(scores[:200], 2) == 0)
+    together = platt_scalings(scores, target, weights)
+    np.testing.assert_allclose(together, [platt_scaling(scores, target, w) for w in weights], rtol=1e-6)
+    odds = together[:, :1] * scores + together[:, 1:]
+    alone = [mixture_share(one, w) for one, w in zip(odds, weights, strict=True)]
+    np.testing.assert_allclose(mixture_shares(odds, weights), alone, atol=1e-9)
 
 
 def test_folds_follow_the_content_of_a_row() -> None:

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from ltgcd.class_number.known_share import KnownShare, mixture_share
+from ltgcd.class_number.known_share import KnownShare, mixture_shares
 from ltgcd.class_number.peak_search import MAX_PEAKS, nearest
-from ltgcd.common.logistic import platt_scaling
+from ltgcd.common.logistic import platt_scalings
 from ltgcd.common.progress import progress
 from ltgcd.graph.density import density
 from ltgcd.graph.knn import NeighbourGraph
@@ -137,18 +137,25 @@ def believe(spread: NDArray[np.float64], n_classes: int) -> NDArray[np.float64]:
 def mass_share(
     table: MassTable, g: int, times: NDArray[np.float64] | None = None, items: NDArray[np.float64] | None = None
 ) -> tuple[float, NDArray[np.float64]]:
-    """Known share of the mass of D^u under exponent number g, and the log-odds of the bins calibrated for it.
+    """Known share of the mass of D^u under exponent number g, and the log-odds (B,) of the bins calibrated for it."""
+    times = np.ones(table.known.shape[1]) if times is None else times
+    shares, odds = mass_shares(table, g, times[None], (table.items if items is None else items)[None])
+    return float(shares[0]), odds[0]
 
-    `times` says how often each labelled class counts, `items` how many unlabelled ones are in each bin (bootstrap).
+
+def mass_shares(
+    table: MassTable, g: int, times: NDArray[np.float64], items: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The `mass_share` (m,) and the log-odds (m, B) in each of m draws of a bootstrap, side by side.
+
+    `times` (m, C) says how often each labelled class counts, `items` (m, B) how many unlabelled ones are in each bin.
     The log-odds are calibrated again, since densities under weights are not those of the items.
     """
-    times = np.ones(table.known.shape[1]) if times is None else times
-    items = table.items if items is None else items
-    as_known, as_novel = times @ table.known[g], times @ table.novel[g]
+    weights = np.concatenate([times @ table.known[g], times @ table.novel[g]], axis=1)
     target = np.repeat([1, 0], len(table.centres))
-    slope, offset = platt_scaling(np.tile(table.centres, 2), target, np.concatenate([as_known, as_novel]))
+    slope, offset = platt_scalings(np.tile(table.centres, 2), target, weights).T[:, :, None]
     odds = slope * table.centres + offset
-    return mixture_share(odds, items * table.per_item[g]), odds
+    return mixture_shares(odds, items * table.per_item[g]), odds
 
 
 def class_number(

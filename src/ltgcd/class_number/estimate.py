@@ -22,7 +22,7 @@ from sklearn.cluster import KMeans
 
 from ltgcd.class_number.class_mass import EXPONENTS, class_number, mass_table, mean_log_size
 from ltgcd.class_number.evidence import NEIGHBOURS, recoded, sibling_folds, with_siblings
-from ltgcd.class_number.interval import bootstrap, geometric_mean, measured_error, widened
+from ltgcd.class_number.interval import bootstrap, geometric_mean, measured_error, redraw, widened
 from ltgcd.class_number.known_share import KnownShare, known_share
 from ltgcd.class_number.peak_search import LITERAL, PeakConfig, density_peaks, partition, search_peaks
 from ltgcd.class_number.richness import missing_share, richness
@@ -213,8 +213,9 @@ def _by_known_share(task: _Task) -> _Result:
     log_size = mean_log_size(z, graph, max(2, n_shown // 2))
     table = mass_table(found, y[known], log_size[known], log_size[~known])
     errors = measured_error(z, y, graph, log_size, task.random_state)
+    redrawn = redraw(table, task.random_state)
     drawn = {
-        origin: bootstrap(table, n_shown, inside=origin == "collection", random_state=task.random_state)
+        origin: bootstrap(table, redrawn, n_shown, inside=origin == "collection")
         for origin in ("collection", "elsewhere")
     }
     # An error that nobody measured makes the interval wide; it is no reason for another estimate.

@@ -10,11 +10,13 @@ The draws give the interval, and their geometric mean is the estimate.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from ltgcd.class_number.class_mass import MassTable, class_numbers, expected_number, mass_share, mass_table
+from ltgcd.class_number.class_mass import MassTable, class_numbers, expected_number, mass_shares, mass_table
 from ltgcd.class_number.evidence import (
     evidence,
     hidden_evidence,
@@ -23,7 +25,7 @@ from ltgcd.class_number.evidence import (
     sibling_folds,
     with_siblings,
 )
-from ltgcd.class_number.known_share import mixture_share, separate
+from ltgcd.class_number.known_share import mixture_shares, separate
 from ltgcd.common.progress import progress
 from ltgcd.data.collection import UNLABELLED, seed_after
 from ltgcd.graph.knn import NeighbourGraph
@@ -37,67 +39,119 @@ UNMEASURED = 1.0  # log(K̂_novel / K_novel) that is reckoned with where too few
 STEPS = 21  # quantiles that stand for the normal distribution of the measured error
 
 
+class Redrawn(NamedTuple):
+    """What chance may have decided of the labels and of D^u, in B draws of a bootstrap.
+
+    Attributes
+    ----------
+    states : list
+        Of the generator of each draw, for what is still to be drawn.
+    g : ndarray of int64, shape (B,)
+        The number of an exponent.
+    times : ndarray, shape (B, C)
+        How often each labelled class counts.
+    shares : ndarray, shape (B,)
+        Known share of the mass of D^u.
+    odds : ndarray, shape (B, bins)
+        Log-odds of the bins.
+    """
+
+    states: list[Any]
+    g: NDArray[np.int64]
+    times: NDArray[np.float64]
+    shares: NDArray[np.float64]
+    odds: NDArray[np.float64]
+
+
+def redraw(table: MassTable, random_state: int) -> Redrawn:
+    """Draw which classes are known (they calibrate the log-odds), which unlabelled items there are, and an exponent.
+
+    We do not know which exponent is the right one.
+    """
+    present = np.flatnonzero(table.known[0].sum(axis=1))
+    uniform, chance = np.full(len(present), 1 / len(present)), table.items / table.items.sum()
+    # A generator each: a last digit that changes one draw leaves the others as they are.
+    random = [np.random.RandomState([random_state, draw]) for draw in range(BOOTSTRAPS)]
+    g = np.array([one.choice(len(table.belief), p=table.belief) for one in random])
+    times = np.zeros((BOOTSTRAPS, table.known.shape[1]))
+    times[:, present] = [one.multinomial(len(present), uniform) for one in random]
+    items = np.array([one.multinomial(int(table.items.sum()), chance) for one in random], dtype=np.float64)
+    shares, odds = np.empty(BOOTSTRAPS), np.empty(items.shape)
+    with progress("drawing what chance may have decided", len(table.belief)) as advance:
+        for exponent in range(len(table.belief)):
+            draws = np.flatnonzero(g == exponent)
+            if len(draws):
+                shares[draws], odds[draws] = mass_shares(table, exponent, times[draws], items[draws])
+            advance(1)
+    return Redrawn([one.get_state(legacy=False) for one in random], g, times, shares, odds)
+
+
 def bootstrap(
-    table: MassTable, n_old: int, *, inside: bool, random_state: int
+    table: MassTable, redrawn: Redrawn, n_old: int, *, inside: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Draws of K and of the known share of the mass.
 
-    Chance decides which classes are known (they calibrate the log-odds), which unlabelled items there are, which
-    classes are novel (some look more like known ones than others, which shifts the share) and how heavy they are; and
-    we do not know which exponent is the right one.
+    Chance has decided, too, which classes are novel (some look more like known ones than others, which shifts the
+    share) and how heavy they are.
 
     Parameters
     ----------
     table : MassTable
         Masses of the labelled classes and of D^u.
+    redrawn : Redrawn
+        Its draws.
     n_old : int
         |Y_l|.
     inside : bool
         Whether the labelled items are a part of the collection.
-    random_state : int
-        Seed.
     """
     masses = table.known.sum(axis=2, dtype=np.float64)
     present = np.flatnonzero(masses[0])
-    uniform = np.full(len(present), 1 / len(present))
-    expected, shares = class_numbers(table, n_old, inside=inside)
+    expected, usual_shares = class_numbers(table, n_old, inside=inside)
+    states, g, random = list(redrawn.states), redrawn.g, np.random.RandomState(0)
     outside = table.per_item @ table.items
-    n_items, chance = int(table.items.sum()), table.items / table.items.sum()
-    numbers, drawn_shares = np.empty(BOOTSTRAPS), np.empty(BOOTSTRAPS)
-    with progress("drawing what chance may have decided", BOOTSTRAPS) as advance:
-        for draw in range(BOOTSTRAPS):
-            # A generator of its own: a last digit that changes one draw leaves the others as they are.
-            random = np.random.RandomState([random_state, draw])
-            g = int(random.choice(len(table.belief), p=table.belief))
-            times = np.zeros(masses.shape[1])
-            times[present] = random.multinomial(len(present), uniform)
-            items = random.multinomial(n_items, chance).astype(np.float64)
-            share, odds = mass_share(table, g, times, items)
-            n_novel = expected[g] - n_old
-            if n_novel >= LEAST:
-                others = random.multinomial(max(1, round(n_novel)), uniform)
-                known, novel = table.known[g].sum(axis=0), table.novel[g][present]
-                usual = _mixed_share(odds, shares[g], known, novel.sum(axis=0))
-                share = float(np.clip(share - _mixed_share(odds, shares[g], known, others @ novel) + usual, 0, 1))
-            total = masses[g].sum()
-            sizes = masses[g] * max(share * outside[g] + (total if inside else 0.0), 1.0) / total  # at this share
-            left = (1 - share) * outside[g]
-            mean = max(float((times * sizes).sum() / times.sum()), 1e-9)
-            often = times[present] / times.sum()
-            reached = np.cumsum(random.choice(sizes[present], size=int(min(3 * left / mean + 30, 1e5)), p=often))
-            whole = int(np.searchsorted(reached, left))
-            before, after = reached[whole - 1] if whole else 0.0, reached[min(whole, len(reached) - 1)]
-            part = (left - before) / (after - before) if after > before else 0.0
-            numbers[draw], drawn_shares[draw] = n_old + whole + part, share
-            advance(1)
-    return numbers, drawn_shares
+    shares = redrawn.shares.copy()
+    n_novel = expected[g] - n_old
+    some = np.flatnonzero(n_novel >= LEAST)
+    if len(some):
+        uniform = np.full(len(present), 1 / len(present))
+        others = np.empty((len(some), len(present)))
+        for line, one in enumerate(some.tolist()):
+            random.set_state(states[one])
+            others[line] = random.multinomial(max(1, round(n_novel[one])), uniform)
+            states[one] = random.get_state(legacy=False)
+        drawn, all_of_them = np.empty((2, len(some), len(table.centres)))
+        for exponent in np.unique(g[some]).tolist():
+            novel, lines = table.novel[exponent][present], g[some] == exponent
+            drawn[lines], all_of_them[lines] = others[lines] @ novel, novel.sum(axis=0)
+        odds, usual, known = redrawn.odds[some], usual_shares[g[some]], table.known.sum(axis=1)[g[some]]
+        off = _mixed_shares(odds, usual, known, drawn) - _mixed_shares(odds, usual, known, all_of_them)
+        shares[some] = np.clip(shares[some] - off, 0, 1)
+    numbers = np.empty(BOOTSTRAPS)
+    for draw, state in enumerate(states):
+        random.set_state(state)
+        at, share, times = int(g[draw]), shares[draw], redrawn.times[draw]
+        total = masses[at].sum()
+        sizes = masses[at] * max(share * outside[at] + (total if inside else 0.0), 1.0) / total  # at this share
+        left = (1 - share) * outside[at]
+        mean = max(float((times * sizes).sum() / times.sum()), 1e-9)
+        often = times[present] / times.sum()
+        reached = np.cumsum(random.choice(sizes[present], size=int(min(3 * left / mean + 30, 1e5)), p=often))
+        whole = int(np.searchsorted(reached, left))
+        before, after = reached[whole - 1] if whole else 0.0, reached[min(whole, len(reached) - 1)]
+        numbers[draw] = n_old + whole + ((left - before) / (after - before) if after > before else 0.0)
+    return numbers, shares
 
 
-def _mixed_share(
-    odds: NDArray[np.float64], share: float, known: NDArray[np.floating], novel: NDArray[np.floating]
-) -> float:
-    """The share that would be found in a D^u of this share, with these distributions of known and novel mass."""
-    return mixture_share(odds, share * known / known.sum() + (1 - share) * novel / novel.sum())
+def _mixed_shares(
+    odds: NDArray[np.float64],
+    shares: NDArray[np.float64],
+    known: NDArray[np.floating],
+    novel: NDArray[np.floating],
+) -> NDArray[np.float64]:
+    """The share (m,) that would be found in a D^u of each share, with these masses of known and novel items (m, B)."""
+    known, novel = (mass / mass.sum(axis=1, keepdims=True) for mass in (known, novel))
+    return mixture_shares(odds, shares[:, None] * known + (1 - shares[:, None]) * novel)
 
 
 def measured_error(

@@ -133,16 +133,20 @@ def separate(
 
 
 def mixture_share(log_odds: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> float:
-    """Maximum-likelihood α of α·p_known + (1−α)·p_novel, given the log-odds log p_known/p_novel of each item.
+    """Maximum-likelihood α of α·p_known + (1−α)·p_novel, given the log-odds log p_known/p_novel of each item (n,)."""
+    return float(mixture_shares(log_odds[None], np.ones((1, len(log_odds))) if weights is None else weights[None])[0])
+
+
+def mixture_shares(log_odds: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The `mixture_share` of each of m sets of log-odds (m, n) and weights (m, n), side by side: (m,).
 
     The log-likelihood is concave in α: its slope is bisected on [0, 1].
     """
     ratio = np.exp(np.clip(log_odds, -30, 30)) - 1.0
-    w = np.ones(len(ratio)) if weights is None else weights
-    low, high = 0.0, 1.0
+    low, high = np.zeros(len(ratio)), np.ones(len(ratio))
     for _ in range(32):
         middle = (low + high) / 2
         # A flat likelihood (no evidence at all) ends at 1: nothing speaks for a novel class.
-        rising = float((w * ratio / (1.0 + middle * ratio)).sum()) >= 0
-        low, high = (middle, high) if rising else (low, middle)
+        rising = (weights * ratio / (1.0 + middle[:, None] * ratio)).sum(axis=1) >= 0
+        low, high = np.where(rising, middle, low), np.where(rising, high, middle)
     return (low + high) / 2

@@ -220,7 +220,7 @@ def _platt(
         columns = np.concatenate([((x - mean) / scale)[:, used].T, np.ones((1, len(x)))])
         pull = np.append(np.full(len(used), PENALTY), 0.0)
         both = np.repeat([1, 0], len(x))  # each item counts as right by its soft target, and as wrong by the rest
-        b = newton(np.tile(columns, 2), both, share, pull, np.zeros(len(pull)))
+        b = newton(np.tile(columns, 2), both, share[None], pull, np.zeros(len(pull)))[0]
         if used == [1] or b[0] >= 0:
             slopes[used] = b[:-1] / scale[used]
             break
