@@ -25,9 +25,11 @@ from ltgcd.class_number.interval import (
     HALVES,
     STEPS,
     UNMEASURED,
+    beliefs,
     bootstrap,
     geometric_mean,
     measured_error,
+    quantiles,
     redraw,
     widened,
 )
@@ -214,6 +216,35 @@ def test_no_other_number_has_a_smaller_square_of_its_log_ratio(values: list[floa
     draws = np.array(values)
     error = [float((np.log(k / draws) ** 2).mean()) for k in [geometric_mean(draws), *values]]
     assert error[0] <= min(error) + 1e-9
+
+
+def test_beliefs_by_hand() -> None:
+    """Ten known classes: twenty are expected; fifty and eight, a factor of 2.5 away, count e^−½ of that."""
+    np.testing.assert_allclose(beliefs(np.array([20.0, 50.0, 8.0, 125.0]), 10), np.exp([0, -0.5, -0.5, -2]))
+    far = beliefs(np.array([1e6, 2e6]), 2)
+    assert far[0] == 1 and 0 < far[1] < 1, "draws that are all far away still count beside each other"
+
+
+def test_what_the_draws_agree_on_no_belief_changes_and_what_they_leave_open_is_drawn_to_it() -> None:
+    random = np.random.RandomState(0)
+    for k in (12, 20, 60, 200):
+        narrow, wide = (k * np.exp(s * random.randn(20_000)) for s in (0.02, np.log(2.5)))
+        assert geometric_mean(narrow, beliefs(narrow, 10)) == pytest.approx(k, rel=0.005)
+        # A normal belief and a normal draw of the same width meet half-way between k and twice the ten known classes.
+        assert geometric_mean(wide, beliefs(wide, 10)) == pytest.approx(np.sqrt(k * 20), rel=0.05)
+
+
+@given(st.lists(st.floats(2, 500), min_size=1, max_size=30), st.integers(2, 100))
+def test_quantiles_are_those_of_draws_repeated_by_their_weight(values: list[float], n_old: int) -> None:
+    draws = np.array(values)
+    times = 1 + np.arange(len(draws)) % 3
+    found = quantiles(draws, times.astype(float), (0.05, 0.5, 1.0))
+    repeated = np.sort(np.repeat(draws, times))
+    assert found == [repeated[max(int(np.ceil(q * len(repeated) - 1e-9)) - 1, 0)] for q in (0.05, 0.5, 1.0)]
+    weights = beliefs(draws, n_old)
+    assert weights.max() == pytest.approx(1)
+    low, high = quantiles(draws, weights, (0.05, 0.95))
+    assert draws.min() <= low <= high <= draws.max()
 
 
 def test_draws_lie_around_the_estimate_and_stay_when_nothing_is_novel() -> None:
