@@ -51,6 +51,7 @@ STORY: list[tuple[str, str, int]] = [
     ("Escape", "", 300),
     ("h", "dialog .steps", 1700),
     ("Escape", "", 300),
+    ("R", "#see-changes:not([hidden])", 1500),
     ("R", "dialog .diffs", 2800),
     ("Enter", ".toast", 2200),
 ]

@@ -19,7 +19,8 @@ def test_without_a_server_nothing_is_shown_under_a_wrong_name(serve_page: Any) -
     first = page.locator("#name").inner_text()
     served.context.set_offline(True)
     served.press("j")
-    line.get_by_text("Not connected: start ltgcd review made-up again; nothing that was said is lost.").wait_for()
+    told = "again, and go on in the page that it opens; nothing that was said is lost."
+    line.get_by_text(f"Not connected: start ltgcd review made-up {told}").wait_for()
     assert page.locator("#name").inner_text() != first
     wait_until(page, f"!({CELLS})")
     assert "does not answer" in page.locator("#empty").inner_text()

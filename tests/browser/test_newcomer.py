@@ -219,3 +219,51 @@ def test_the_ring_of_the_queue_lies_above_its_entries(serve_page: Any) -> None: 
     assert len(colours) == 1, "unbroken along all of them"
     # At the end of the overview there is no line without words.
     assert page.locator("#overview footer").is_hidden()
+
+
+def test_the_second_of_two_clicks_is_not_for_the_bar_that_the_first_has_brought_up(serve_page: Any) -> None:  # noqa: F811
+    served = serve_page(FakeRun(n=400, classes=4, names=LIKE))
+    page = served.page
+    look_at(served, LIKE[0])
+    served.press("x")
+    box = page.locator("#picked button[data-key=c]").bounding_box()
+    served.press("Escape")
+    place = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    assert page.evaluate("([x, y]) => Boolean(document.elementFromPoint(x, y).closest('#grid'))", place)
+    page.mouse.dblclick(*place)
+    page.locator("dialog[open]").wait_for()
+    assert served.done() == [], "it is looked at, and nothing is confirmed"
+    served.press("Escape")
+    served.press("x")
+    page.locator("#picked button[data-key=c]").click()
+    served.said("Confirmed")
+
+
+def test_what_is_picked_by_hand_and_split_off_is_confirmed_there(serve_page: Any) -> None:  # noqa: F811
+    served = serve_page(FakeRun(n=400, classes=12, names=LIKE))
+    look_at(served, LIKE[1])
+    served.press("x", "ArrowRight", "x", "S")
+    served.said(f"2 items of “{LIKE[1]}”: “novel-")
+    split, assign = served.done()[-1]
+    assert (split["op"], assign["op"]) == ("split", "assign")
+    assert len(split["parts"][0]) == 2 and set(assign["rows"]) == set(split["parts"][0])
+    review = served.run.review
+    assert review.given[assign["rows"]].all() and (review.code[assign["rows"]] == assign["code"]).all()
+
+
+def test_a_category_that_was_named_is_not_gone_from_the_headline(serve_page: Any) -> None:  # noqa: F811
+    served = serve_page(FakeRun(n=400, classes=12, names=LIKE))
+    page = served.page
+    before = page.locator("#headline").inner_text()
+    novel = int(before.split()[0])
+    look_at(served, "novel-001")
+    served.press("r")
+    page.locator("input.namebox").wait_for()
+    page.keyboard.type("heap of sand")
+    served.press("Enter")
+    served.said("heap of sand")
+    page.locator(".entry", has_text="Overview").click()
+    wait_until(page, "document.querySelector('#headline').textContent.includes('1 named since')")
+    headline = page.locator("#headline").inner_text().replace("\n", " ")
+    assert headline.startswith(f"{novel - 1} novel categories, 1 named since")
+    assert headline.split("beside")[1] == before.replace("\n", " ").split("beside")[1]

@@ -135,7 +135,7 @@ def test_the_estimate_says_where_more_would_show(capsys: Any, monkeypatch: pytes
     monkeypatch.setenv("COLUMNS", "1000")
     say_found(FOUND)
     said = capsys.readouterr().out
-    assert "About 26 classes in all (90 % interval 20 to 31), 22 of them yours. More are likely if Odd ones" in said
+    assert "About 26 classes in all (90 % interval 20 to 31), 22 of them yours. There may be more: the odd ones" in said
     assert "60 are in your classes and 30 in 1 novel category" in said
     assert "novel-001, 1 item; the page lists first the classes most worth checking." in said
     assert said.endswith("Look at it: run/report.html\nCorrect it: ltgcd review run\n")
@@ -177,7 +177,7 @@ def test_a_file_that_nobody_edited_needs_no_refine(npz: Npz, tmp_path: Path) -> 
         + "".join(f"{name},NA\n" for name in pq.read_table(folder / "assignments.parquet")["id"].to_pylist()[:3])
     )
     said = call_cli("relabel", folder, labels).out
-    assert "3 'NA' were read as unlabelled" in said and "3 items with an empty label stay as they are" in said
+    assert "3 'NA' were read as unlabelled" in said and "3 items with an empty label: as before" in said
 
 
 def test_changes_that_were_not_applied_are_told_apart(tmp_path: Path) -> None:
@@ -190,10 +190,12 @@ def test_changes_that_were_not_applied_are_told_apart(tmp_path: Path) -> None:
 
 def test_what_a_refine_changes_is_a_line_a_class(capsys: Any) -> None:
     rows = [{"name": f"c{n}", "before": 0, "after": n} for n in range(1, 11)]
-    show_difference({"changed": 3, "kept": 0, "appeared": rows[:1], "vanished": [], "grown": rows, "shrunk": []})
+    items = {"changed": 3, "kept": 0, "surer": 4, "less_sure": 1}
+    show_difference({**items, "appeared": rows[:1], "vanished": [], "grown": rows, "shrunk": []})
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1:4] == ["Appeared:", "  c1: 0 → 1", "Grown:"]
-    assert lines[4] == "  c10: 0 → 10" and lines[-1] == "  and 2 more"
+    assert lines[1] == "4 unsure items become sure, and 1 sure ones unsure."
+    assert lines[2:5] == ["Appeared:", "  c1: 0 → 1", "Grown:"]
+    assert lines[5] == "  c10: 0 → 10" and lines[-1] == "  and 2 more"
 
 
 def test_the_demo_says_its_scores_in_words(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

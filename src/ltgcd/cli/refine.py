@@ -63,7 +63,10 @@ def relabel(
         from ltgcd.output.report.sentences import plural
 
         if "undone" in result:
-            say(f"{result['undone']} taken back; {result['can_undo']} more can be.")
+            last = "The last thing that was said (in a file or on the page)"
+            many = f"The last {result['undone']} things that were said (in files or on the page)"
+            told = f"{last} was" if result["undone"] == 1 else f"{many} were"
+            say(f"{told} taken back; {result['can_undo']} more can be.")
         else:
             kinds = ("renamed", "merged", "created", "moved", "confirmed", "cleared", "junk")
             said = ", ".join(f"{result[kind]:,} {kind}" for kind in kinds if result[kind])
@@ -75,7 +78,7 @@ def relabel(
                 say(no_label_note(result["no_label"], "The file"))
             if result["stayed"]:
                 items = plural(result["stayed"], "item", "items")
-                say(f"{items} with an empty label stay as they are: nobody had said anything that it could take back.")
+                say(f"{items} with an empty label: as before, for nobody had said anything that it could take back.")
             for row in result["refused"]:
                 say(f"Refused, row {row['row']} below the header ({row['what']}): {row['reason']}.")
         say(f"Now {result['k']} classes; {result['given']:,} items are confirmed.")
@@ -103,7 +106,7 @@ def refine(
 ) -> None:
     """Fit a run again with everything you have said about it: confirmed items never move, categories keep their names.
 
-    What changes is shown before anything is replaced. In seconds on frozen features.
+    It says what changes; --dry-run replaces nothing, and --undo brings back what was. Seconds on frozen features.
 
     \b
     Examples:
@@ -136,6 +139,8 @@ def refine(
         return proposal.summary() if dry_run else proposal.keep(status)
 
     def show(result: dict[str, Any]) -> None:
+        from ltgcd.output.report.sentences import SINCE_REFINED
+
         if result.get("undone"):
             say(f"Back to what was before: {result['k']} classes, {result['given']:,} items confirmed.")
             return
@@ -147,6 +152,7 @@ def refine(
         if dry_run:
             print("Nothing was replaced.")
             return
+        say(SINCE_REFINED)
         print(f"Look at it: {result['report']}")
         print(f"Take it back: ltgcd refine {result['run']} --undo")
 
@@ -158,6 +164,7 @@ def show_difference(difference: dict[str, Any]) -> None:
     from ltgcd.common.visible import visible
 
     say(f"{difference['changed']:,} items change their class; all {difference['kept']:,} confirmed ones keep theirs.")
+    say(f"{difference['surer']:,} unsure items become sure, and {difference['less_sure']:,} sure ones unsure.")
     for kind in ("appeared", "vanished", "grown", "shrunk"):
         rows = sorted(difference[kind], key=lambda row: -abs(row["after"] - row["before"]))
         if rows:

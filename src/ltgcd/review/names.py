@@ -51,5 +51,5 @@ def _other_meaning(name: str) -> str | None:
     if means_no_label(name):
         return f"'{name}' is what people write where there is no label; a class needs a name of its own"
     if is_number(name):
-        return f"'{name}' is a number, and a number is given once; a class that people name needs another name"
+        return f"'{name}' is how ltgcd numbers novel categories, and a number is given once; call it something else"
     return None

@@ -241,6 +241,7 @@ def _table(review: Review, said: Constraints, found: Discovery, codes: NDArray[n
     kept = read_metadata(review.base.schema)
     note = {key: value for key, value in kept.items() if key not in ("named", "n_old", "merged")}
     note["distinct"] = sorted(sorted(pair) for pair in review.distinct)
+    note["refined"] = True
     note["retired"] = {name: review.target(code) for name, code in sorted(review.retired.items())}
     return table_of(
         review.base.column("id"),

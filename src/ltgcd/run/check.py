@@ -198,7 +198,11 @@ def _find_problems_of_the_review(run: Run) -> Iterator[Problem]:
         path = run.state_file(number)
         yield from tried(path, lambda number=number: run.read_state(number), AGAIN)  # type: ignore[misc]
     if not lost and is_sound(lambda: RunReview.open(run)) and not (held := RunReview.open(run)).is_written:
-        yield Problem(run.files.assignments, "lacks what was said last; it follows from the review.", _applier(held))
+        yield Problem(
+            run.files.assignments,
+            "is whole, and lacks what was said last on the page: Apply there, or --repair, writes it.",
+            _applier(held),
+        )
 
 
 def _read_log(run: Run) -> None:

@@ -129,6 +129,7 @@ def _page(
             k_estimate=estimate,
             calibration_error=note.get("calibration_error"),
             calibration_chance=note.get("calibration_chance"),
+            refined=bool(note.get("refined")),
             appended=appended,
             pictures=pictures_of_vectors(x) if collection.items.kind == "vector" else None,
             seed=seed,

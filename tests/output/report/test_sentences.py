@@ -12,11 +12,13 @@ import pytest
 import ltgcd.output.export.formats
 from ltgcd.output.report import sentences
 from ltgcd.output.report.sentences import (
+    SINCE_REFINED,
     Counts,
     calibration_sentence,
     count_categories,
     counts_sentence,
     estimate_sentence,
+    expected_right,
     right_of_hundred,
 )
 
@@ -42,11 +44,18 @@ def test_a_novel_category_counts_if_it_has_a_sure_item() -> None:
     )
 
 
+def test_after_a_refine_nobody_vouches_for_confidences() -> None:
+    """What was rehearsed before it is about items of which the easy ones are confirmed since."""
+    told = [calibration_sentence(0.05, 0.02, True), expected_right(0.05, True), calibration_sentence(None, None, True)]
+    assert told == [SINCE_REFINED] * 3
+    assert "80" not in SINCE_REFINED and "fewer" in SINCE_REFINED
+
+
 def test_the_estimate_is_said_to_be_one() -> None:
     estimate = {"k": 16, "low": 12, "high": 20}
     assert estimate_sentence(estimate) == (
-        "Estimated beforehand: about 16 classes in all, known and novel (90 % interval 12 to 20). More are likely if "
-        "Odd ones, key O in 'ltgcd review', holds whole groups."
+        "Estimated beforehand: about 16 classes in all, known and novel (90 % interval 12 to 20). There may be more: "
+        "the odd ones (key O in 'ltgcd review') show classes that have no category yet."
     )
     assert "items that came later have added 3" in estimate_sentence(estimate, 3)
     assert estimate_sentence({"k": 1, "low": None, "high": None}).count("interval") == 0

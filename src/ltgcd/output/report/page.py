@@ -70,7 +70,7 @@ class Report:
     k_estimate : dict or None
         Result of the estimate of the class number: ``method, k, low, high, n_old, curve, evidence``; None where the
         number was given.
-    calibration_error, calibration_chance : float or None
+    calibration_error, calibration_chance, refined : float or None, float or None, bool
         See `ltgcd.output.report.sentences.calibration_sentence`.
     appended : int
         Classes that later items have added to those that were estimated.
@@ -91,6 +91,7 @@ class Report:
     k_estimate: dict[str, Any] | None = None
     calibration_error: float | None = None
     calibration_chance: float | None = None
+    refined: bool = False
     appended: int = 0
     pictures: Pictures | None = None
     seed: int | None = None
@@ -205,19 +206,25 @@ def page_facts(report: Report, assigned: Assigned) -> dict[str, Any]:
         "status": {name: int(count) for name, count in zip(STATUSES, statuses, strict=True)},
         "lead": " ".join(lead_sentences(report, assigned, counts)),
         "imbalance": round(imbalance_factor(sizes), 1),
-        **facts_of_fit(report.k_estimate, report.calibration_error, report.calibration_chance, report.seed),
+        **facts_of_fit(
+            report.k_estimate, report.calibration_error, report.calibration_chance, report.seed, report.refined
+        ),
     }
 
 
 def facts_of_fit(
-    k_estimate: dict[str, Any] | None, error: float | None, chance: float | None, seed: int | None
+    k_estimate: dict[str, Any] | None,
+    error: float | None,
+    chance: float | None,
+    seed: int | None,
+    refined: bool = False,
 ) -> dict[str, Any]:
     """What is known of a fit apart from its items: the estimate, what its confidences are worth, the seed."""
     return {
         **{key: number((k_estimate or {}).get(key)) for key in ("k", "low", "high")},
-        "confidences": calibration_sentence(error, chance),
+        "confidences": calibration_sentence(error, chance, refined),
         "marked": MARKED,
-        "right": right_of_hundred(error),
+        "right": None if refined else right_of_hundred(error),
         "seed": seed,
         "version": importlib.metadata.version("ltgcd"),
     }
@@ -234,7 +241,7 @@ def lead_sentences(report: Report, assigned: Assigned, counts: Counts) -> list[s
     if caution := evidence.get("fallback"):
         found.append(f"Careful with that number: {caution}.")
     found += not_counted(counts)
-    found.append(expected_right(report.calibration_error))
+    found.append(expected_right(report.calibration_error, report.refined))
     return [sentence for sentence in found if sentence]
 
 

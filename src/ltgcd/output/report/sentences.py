@@ -11,7 +11,12 @@ import pyarrow as pa
 
 MARKED = 80  # the confidence, in percent, by which the sentence on confidences is made concrete
 # Where labels show little of how much is novel, the estimate is too low, and its interval, too.
-MAY_BE_MORE = "More are likely if Odd ones, key O in 'ltgcd review', holds whole groups."
+MAY_BE_MORE = "There may be more: the odd ones (key O in 'ltgcd review') show classes that have no category yet."
+# What is confirmed first is what is easy, so confidences that were rehearsed before are too high for the rest.
+SINCE_REFINED = (
+    "What confidences are worth was rehearsed before the refine, not since. You confirmed what was easy: of the rest, "
+    "fewer are right than they say. Check (key p in 'ltgcd review') tells how many of a class."
+)
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ def estimate_sentence(k_estimate: dict[str, Any] | None, appended: int = 0) -> s
     return f"{said} {MAY_BE_MORE}" if interval else said
 
 
-def calibration_sentence(error: float | None, chance: float | None = None) -> str:
+def calibration_sentence(error: float | None, chance: float | None = None, refined: bool = False) -> str:
     """Say how far confidences can be trusted, and how that was found out.
 
     Parameters
@@ -94,9 +99,11 @@ def calibration_sentence(error: float | None, chance: float | None = None) -> st
         labels that turned out right. None where nothing was rehearsed.
     chance : float or None
         The error that perfect confidences would have shown on as many items.
+    refined : bool
+        Whether the run was fitted again since, with what people had said.
     """
-    expected = expected_right(error)
-    if error is None or not math.isfinite(error):
+    expected = expected_right(error, refined)
+    if refined or error is None or not math.isfinite(error):
         return expected
     measured = "Confidences were then"
     if chance is not None and error <= chance:
@@ -107,8 +114,10 @@ def calibration_sentence(error: float | None, chance: float | None = None) -> st
     return f"{expected} {measured}."
 
 
-def expected_right(error: float | None) -> str:
+def expected_right(error: float | None, refined: bool = False) -> str:
     """The first sentence of `calibration_sentence`: what a confidence means."""
+    if refined:
+        return SINCE_REFINED
     interval = right_of_hundred(error)
     if interval is None:
         return "Confidences are the model's own, which are often too high: no rehearsal has checked them."

@@ -140,10 +140,12 @@ class Session:
     def _facts(self) -> dict[str, Any]:
         """What the overview says of the fit."""
         note, estimate = read_metadata(self.held.review.base.schema), self.material.estimate
-        error = note.get("calibration_error")
+        error, refined = note.get("calibration_error"), bool(note.get("refined"))
         n, labelled = len(self.material.ids), self.material.n_labelled
-        lead = f"{plural(n, *KINDS[self.material.kind])}, {labelled:,} of them labelled. {expected_right(error)}"
-        return {"lead": lead, **facts_of_fit(estimate, error, note.get("calibration_chance"), self.run.seed)}
+        lead = (
+            f"{plural(n, *KINDS[self.material.kind])}, {labelled:,} of them labelled. {expected_right(error, refined)}"
+        )
+        return {"lead": lead, **facts_of_fit(estimate, error, note.get("calibration_chance"), self.run.seed, refined)}
 
     def _figures(self) -> dict[str, Any]:
         """What every action may change."""

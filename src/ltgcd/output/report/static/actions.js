@@ -38,7 +38,7 @@ function inTurn(work) {
 const turned = ({ sentence, action }) => sentence || action ? sentenceOf({ sentence, ...action }) : "";
 export const act = (events, sentence) => inTurn(async () => {
   await receive(await store.source.act(events, store.state));
-  toast(sentence, { offer: "Undo", act: undo });
+  toast(typeof sentence === "function" ? sentence() : sentence, { offer: "Undo", act: undo });
 });
 export const undo = () => store.state.undo ? inTurn(async () => {
   const answer = await store.source.undo(store.state), what = turned(answer);
@@ -143,6 +143,11 @@ export function merge(code, other) {
 }
 export const distinct = (code, other) => act([{ op: "distinct", code, other }], `${spoken(nameOf(code))} and ${spoken(nameOf(other))} stay apart: this is not proposed again.`);
 export const split = (code, parts) => act([{ op: "split", code, parts }], `${spoken(nameOf(code))} is split: ${plural(parts.length, "category", "categories")} beside it.`);
+/** Picked items become a category of their own, and are confirmed in it: who picks each by hand has looked at it. */
+export function splitOff(code, rows) {
+  const fresh = nextCode();
+  return act([{ op: "split", code, parts: [rows], codes: [fresh] }, { op: "assign", rows, code: fresh }], () => `${plural(rows.length, "item")} of ${spoken(nameOf(code))}: ${spoken(nameOf(fresh))} now.`);
+}
 /** Parts of a class go to the class of a name, and the items `right` of them are confirmed there. */
 export function takeParts(code, rows, right, name) {
   if (meansJunk(name)) return junk(rows);

@@ -7,6 +7,7 @@ import { openClass } from "./queue.js";
 import { byClass, confirm } from "./actions.js";
 import { currentClass, emit, isMixed, laneOf, nameOf, on, sectionRows, select, store } from "./store.js";
 
+const DOUBLE_CLICK = 450; // milliseconds between the two
 
 /** What the sections of the grid say above themselves. */
 function titleSections() {
@@ -95,7 +96,9 @@ function drawActions() {
   const n = store.selection.size, groups = { first: [], items: [], class: [], last: [] };
   const focused = document.activeElement?.closest?.("#actions, #picked") && document.activeElement.dataset.key;
   $("#actions").hidden = store.view.kind === "overview";
+  const was = $("#picked").hidden;
   $("#picked").hidden = !n || store.view.kind === "overview";
+  if (was && !$("#picked").hidden) letBe($("#picked"));
   document.body.classList.toggle("picking", !$("#picked").hidden);
   for (const command of COMMANDS) {
     const group = barOf(command);
@@ -109,6 +112,11 @@ function drawActions() {
   fade($("#actions"));
   fade($("#picked"));
   if (focused) ([...document.querySelectorAll("#actions button, #picked button")].find((one) => one.dataset.key === focused) ?? $("#grid")).focus({ preventScroll: true });
+}
+/** What has just come up under the pointer takes no click yet: the second of a double click was meant for what was there. */
+function letBe(bar) {
+  bar.classList.add("fresh");
+  setTimeout(() => bar.classList.remove("fresh"), DOUBLE_CLICK);
 }
 /** A bar that has more than is seen fades out at its end, until one has come there. */
 const fade = (bar) => bar.classList.toggle("goes-on", bar.scrollWidth - bar.clientWidth - bar.scrollLeft > 2);

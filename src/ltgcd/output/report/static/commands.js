@@ -1,5 +1,5 @@
 // Everything a person can do, with its key: the buttons, the keyboard and the help are all made of this one list.
-import { accept, acceptable, applyChanges, byClass, codeOf, confirm, junk, moveRows, redo, reject, rename, split, takeBack, undo } from "./actions.js";
+import { accept, acceptable, applyChanges, byClass, codeOf, confirm, junk, moveRows, redo, reject, rename, splitOff, takeBack, undo } from "./actions.js";
 import { $, copy, download, el, middleOut, plural, remember, toast, whole } from "./dom.js";
 import { GIVEN, JUNK } from "./items.js";
 import { cursorRow, gridCount, moveTo, toggleHere } from "./grid.js";
@@ -59,7 +59,7 @@ function moveSelected() {
 /** Take the selection out of its class as a category of its own. */
 function splitSelected() {
   const rows = selectedRows(), groups = [...byClass(rows)];
-  if (groups.length === 1 && can("split")) split(groups[0][0], [rows]);
+  if (groups.length === 1 && can("split")) splitOff(groups[0][0], rows);
   else askName(`A class of ${plural(rows.length, "item")}`, (name) => moveRows(rows, name), rows);
 }
 async function copyIds() {
@@ -135,7 +135,7 @@ export const COMMANDS = [
   { key: "b", label: "Take back", title: "What was said of these items", when: () => selected() > 0 && selectedRows().some((row) => store.items.flags[row] & GIVEN || store.items.status[row] === JUNK), run: () => takeBack(), bar: "items" },
   { key: "r", label: "Rename", when: inClass, run: startRename, bar: "class" },
   { key: "m", label: "Merge", when: inClass, run: () => openMerge(currentClass().code), bar: "class" },
-  { key: "s", label: "Split", when: () => inClass() && can("split") && sureCount() > 1, run: () => openSplit(currentClass().code), bar: "class" },
+  { key: "s", label: "Split", when: () => inClass() && can("split") && sureCount() > 1, run: () => openSplit(currentClass().code), bar: "class", unable: () => inClass() && can("split") ? "It has no two sure items to part. Select unsure ones, and split these off (S)." : "" },
   { key: "g", label: "Grow", when: () => inClass() && can("grow"), run: () => openGrow(currentClass().code), bar: "class" },
   { key: "p", label: "Check", title: "A random sample gives its precision", when: () => inClass() && can("audit") && sureCount() > 0, run: () => openAudit(currentClass().code), bar: "class" },
   { key: "i", label: "Copy ids", when: () => gridCount() > 0, run: copyIds, bar: () => selected() ? "last" : !server() && "class" },
@@ -146,7 +146,7 @@ export const COMMANDS = [
   { key: "w", label: "All between", title: "Select what is between the first and the last selected item (with the mouse: Shift and a click)", when: () => selected() > 1 && selected() < gridCount(), run: () => select(between()), bar: "last", touch: () => true },
   { key: "Enter", shown: "↵", label: "Look", title: "Look at the item: large, what is most like it, which class (also a double click)", when: () => gridCount() > 0, run: () => openDetail(cursorRow()), bar: () => selected() && "items" },
   { key: " ", shown: "Space", label: "Look at the item", when: () => gridCount() > 0, run: () => openDetail(cursorRow()) },
-  { key: "q", label: () => inUnsure() ? "One by one" : "Unsure items one by one", title: "The least sure first; a number says which class", when: () => store.state.counts.unsure > 0, run: startAsking, bar: () => inUnsure() && !selected() && "first", primary: true },
+  { key: "q", label: () => inUnsure() ? "One by one" : "Unsure items one by one", title: "The likeliest to be right first; a number says which class", when: () => store.state.counts.unsure > 0, run: startAsking, bar: () => inUnsure() && !selected() && "first", primary: true },
   { key: "O", label: "Odd ones: unlike every class, perhaps a novel one", when: () => can("odd"), run: () => show({ kind: "lane", status: "odd" }) },
   { key: "o", label: () => store.arrange === "doubtful" ? "Centre first" : "Least sure first", when: inClass, run: () => setArrange(store.arrange === "doubtful" ? "centre" : "doubtful") },
   { key: "j", label: "Next", when: () => true, run: () => goBy(1) },

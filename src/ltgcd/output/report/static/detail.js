@@ -19,7 +19,7 @@ export function likelyClasses(row, second, like) {
   const own = store.items.code[row], around = [...votes].sort((a, b) => b[1] - a[1] || a[0] - b[0]).map(([code]) => code);
   return [...new Set([own, second, ...around, ...nearTo([row])])].filter((code) => store.classes.has(code)).slice(0, ANSWERS);
 }
-/** The unsure items one by one, the least sure first. */
+/** The unsure items one by one, the likeliest to be right first. */
 export async function startAsking() {
   await show({ kind: "lane", status: "unsure" });
   openDetail(shownRows()[0], { asking: true });

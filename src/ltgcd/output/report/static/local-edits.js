@@ -14,7 +14,7 @@ export function replay(base, classes, events) {
 /** What 'ltgcd relabel' would refuse is refused here already (review/names.py): numbers, and names that other classes had. */
 function checkName(classes, live, { op, code, name }) {
   if (!["create", "rename"].includes(op) || live.get(code)?.name === name) return;
-  if (/^novel-\d+$/i.test(name)) throw new Error(`“${name}” is a number, and a number is given once; a class that people name needs another name.`);
+  if (/^novel-\d+$/i.test(name)) throw new Error(`“${name}” is how ltgcd numbers novel categories, and a number is given once; call it something else.`);
   if (/^unsure$/i.test(name)) throw new Error("Unsure is what items in no class are; a class needs a name of its own.");
   for (const one of classes.values()) if (one.name === name && one.code !== code) throw new Error(`“${name}” was the name of another class; no name is given twice.`);
 }

@@ -4,9 +4,11 @@ import { drawKCurve, drawSizes } from "./charts.js";
 import { goBy, openClass } from "./queue.js";
 import { emit, nameOf, on, show, store } from "./store.js";
 
+/** A category that got a name in the review: nothing of it came with a label. A file knows of it once items of it are confirmed. */
+const isNamed = (one) => !one.labelled && (store.state.mode === "server" || one.given > 0);
 function countClasses() {
-  const found = { known: 0, novel: 0 };
-  for (const one of store.classes.values()) if (one.size > 0) found[one.known ? "known" : "novel"]++;
+  const found = { known: 0, named: 0, novel: 0 };
+  for (const one of store.classes.values()) if (one.size > 0) found[!one.known ? "novel" : isNamed(one) ? "named" : "known"]++;
   return found;
 }
 function imbalance() {
@@ -19,8 +21,9 @@ function lead({ meta, n, counts, k }) {
   return [meta?.lead ?? `${plural(n, "item")}, ${whole(counts.labelled)} of them labelled.`, k?.sentence].filter(Boolean).join(" ");
 }
 function draw() {
-  const { state } = store, { counts, meta } = state, { known, novel } = countClasses(), k = state.k ?? {};
-  $("#headline").replaceChildren(novel ? el("em", { text: plural(novel, "novel category", "novel categories") }) : "No novel category", " beside " + plural(known, "known class", "known classes"));
+  const { state } = store, { counts, meta } = state, { known, named, novel } = countClasses(), k = state.k ?? {};
+  const fresh = [novel ? plural(novel, "novel category", "novel categories") : "", named ? (novel ? `${whole(named)} named since` : plural(named, "category named", "categories named")) : ""].filter(Boolean).join(", ");
+  $("#headline").replaceChildren(fresh ? el("em", { text: fresh }) : "No novel category", " beside " + plural(known, "known class", "known classes"));
   $("#lead").textContent = lead(state);
   const shares = ["novel", "unsure", "known", "junk"].filter((status) => counts[status] || status !== "junk");
   const bar = el("div", { class: "bar", role: "img", "aria-label": shares.map((s) => `${s} ${percent(counts[s] / state.n)}`).join(", ") }), keys = el("ul", { class: "keys" });
@@ -31,7 +34,7 @@ function draw() {
   }
   $("#shares").replaceChildren(bar, keys);
   const interval = k.low === null || k.low === undefined ? "" : ` ${whole(k.low)}–${whole(k.high)}`;
-  const facts = [["Items", whole(meta?.n ?? state.n)], ["Known classes", whole(known)], ["Novel categories", whole(novel)],
+  const facts = [["Items", whole(meta?.n ?? state.n)], ["Known classes", whole(known + named), named ? ` ${whole(named)} of them named since` : ""], ["Novel categories", whole(novel)],
     [state.mode === "server" ? "Classes now" : "Estimated classes", k.k ? whole(k.k) : null, interval, k.sentence],
     ["Largest class : smallest", imbalance(), " : 1", "Size of the largest class or category over that of the smallest (the imbalance λ)"],
     [`Items marked ${meta?.marked} %: right in rehearsals`, meta?.right ? meta.right.join("–") : null, " %", meta?.confidences],
@@ -44,7 +47,7 @@ function draw() {
   $("#begin").replaceChildren(...(first === undefined ? [el("p", { text: "Everything is accepted." })] : [
     el("button", { type: "button", class: "button primary", onclick: () => goBy(1), "aria-keyshortcuts": "j" }, state.mode === "server" ? "Start the review" : "Look through them", el("kbd", { text: "j" })),
     ...(store.source.can.odd ? [el("button", { type: "button", class: "button", onclick: () => show({ kind: "lane", status: "odd" }), "aria-keyshortcuts": "O", title: "Items that are unlike every class, and unlike each other: a class that nobody has found shows there" }, "Odd ones", el("kbd", { text: "O" }))] : []),
-    ...(counts.unsure ? [el("button", { type: "button", class: "button", onclick: () => emit("ask"), "aria-keyshortcuts": "q", title: "The least sure first; a number says which class" }, "Unsure ones, one by one", el("kbd", { text: "q" }))] : []),
+    ...(counts.unsure ? [el("button", { type: "button", class: "button", onclick: () => emit("ask"), "aria-keyshortcuts": "q", title: "The likeliest to be right first; a number says which class" }, "Unsure ones, one by one", el("kbd", { text: "q" }))] : []),
     el("p", {}, "First: ", el("bdi", { text: nameOf(first) }), ". ", store.classes.get(first).why ?? "")]));
   $("#confidences").textContent = meta?.confidences ?? "";
   $("#notes").textContent = notes(state).join(" ");
