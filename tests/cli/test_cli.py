@@ -286,7 +286,8 @@ def test_nor_is_it_in_what_is_told_on_the_way(
     said = call_cli("inspect", image_folder).err
     assert r"(for example 'cat/gone\x1b[31m.png')" in said and "\x1b" not in said
     row = {"name": "b\x1b[31m", "before": 3, "after": 5}
-    show_difference({"changed": 2, "kept": 0, "appeared": [], "vanished": [], "grown": [row], "shrunk": []})
+    items = {"changed": 2, "kept": 0, "surer": 0, "less_sure": 0}
+    show_difference({**items, "appeared": [], "vanished": [], "grown": [row], "shrunk": []})
     assert "Grown:\n  b\\x1b[31m: 3 → 5\n" in capsys.readouterr().out
 
 

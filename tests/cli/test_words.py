@@ -123,6 +123,7 @@ FOUND: dict[str, Any] = {
     "novel": 30,
     "unsure": 10,
     "categories": [{"name": "novel-001", "items": 1}],
+    "only_unsure": 3,
     "calibration_error": 0.04,
     "calibration_chance": None,
     "assignments": "run/assignments.parquet",
@@ -136,7 +137,7 @@ def test_the_estimate_says_where_more_would_show(capsys: Any, monkeypatch: pytes
     say_found(FOUND)
     said = capsys.readouterr().out
     assert "About 26 classes in all (90 % interval 20 to 31), 22 of them yours. There may be more: the odd ones" in said
-    assert "60 are in your classes and 30 in 1 novel category" in said
+    assert "60 are in your classes and 30 in 1 novel category (3 more hold only unsure items); 10 are unsure" in said
     assert "novel-001, 1 item; the page lists first the classes most worth checking." in said
     assert said.endswith("Look at it: run/report.html\nCorrect it: ltgcd review run\n")
 

@@ -136,10 +136,12 @@ def say_found(result: dict[str, Any]) -> None:
     if result["caution"] is not None:
         say(f"Careful with that number: {result['caution']}.")
     new, placed = result["categories"], result["known"] - result["n_labelled"]
+    more = result["only_unsure"]
+    behind = f" ({more} more hold only unsure items)" if more else ""
     say(
         f"Of the {placed + result['novel'] + result['unsure']:,} items without a label {placed:,} are in your classes "
-        f"and {result['novel']:,} in {plural(len(new), 'novel category', 'novel categories')}; {result['unsure']:,} "
-        "are unsure: more likely wrong than right."
+        f"and {result['novel']:,} in {plural(len(new), 'novel category', 'novel categories')}{behind}; "
+        f"{result['unsure']:,} are unsure: more likely wrong than right."
     )
     if new:
         say(

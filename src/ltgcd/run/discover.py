@@ -25,6 +25,7 @@ from ltgcd.features.backbones import check_backbone, default_backbone, load_back
 from ltgcd.features.backbones.base import Backbone
 from ltgcd.features.cache import FeatureStore, items_behind
 from ltgcd.features.embed import embed
+from ltgcd.output.report.sentences import count_categories
 from ltgcd.run.directory import Run
 from ltgcd.run.evaluate import accuracies
 from ltgcd.run.report import draw_report
@@ -204,6 +205,7 @@ def summary(finished: Finished, n_old: int) -> dict[str, Any]:
         **{name: pc.sum(pc.equal(status, name)).as_py() or 0 for name in ("known", "novel", "unsure")},
         "n_labelled": int((finished.run.labels().y != UNLABELLED).sum()),
         "categories": _novel_categories(table),
+        "only_unsure": count_categories(table, n_old).only_unsure,
         "calibration_error": note.get("calibration_error"),
         "calibration_chance": note.get("calibration_chance"),
         **accuracies(finished.run),
