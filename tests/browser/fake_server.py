@@ -50,6 +50,7 @@ class FakeRun:
         self.undone: list[list[Any]] = []
         self.version, self.written = 0, 0
         self.refining: dict[str, Any] = {"state": "idle", "expected_seconds": 20}
+        self.refined_at = 0
         self.chances = [0.99] * n  # of what may make a class grow
         self.lock = threading.RLock()
         self.review = self.base
@@ -189,7 +190,8 @@ class FakeRun:
                 | {"sentence": ", ".join(f"{event['op']} {len(event.get('rows', []))}" for event in events)}
                 for i, (events, active) in enumerate(steps)
             ][::-1]
-        return self.refining
+        is_done = self.refining["state"] == "done"
+        return self.refining | ({"stale": self.version != self.refined_at} if is_done else {})
 
     # ------------------------------------------------------------ what is said
 
@@ -213,6 +215,7 @@ class FakeRun:
                 "surer": 6,
                 "moves": [{"from": "novel-009", "to": "novel-007", "codes": [8, 6], "n": 9, "sure": 4}],
             }
+            self.refined_at = self.version
             self.refining = {
                 "state": "idle" if path != "/api/refine" else "done",
                 "expected_seconds": 20,

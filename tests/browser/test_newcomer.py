@@ -263,7 +263,30 @@ def test_a_category_that_was_named_is_not_gone_from_the_headline(serve_page: Any
     served.press("Enter")
     served.said("heap of sand")
     page.locator(".entry", has_text="Overview").click()
-    wait_until(page, "document.querySelector('#headline').textContent.includes('1 named since')")
+    wait_until(page, "document.querySelector('#headline').textContent.includes('1 with a name')")
     headline = page.locator("#headline").inner_text().replace("\n", " ")
-    assert headline.startswith(f"{novel - 1} novel categories, 1 named since")
+    assert headline.startswith(f"{novel - 1} novel categories and 1 with a name")
     assert headline.split("beside")[1] == before.replace("\n", " ").split("beside")[1]
+
+
+def test_a_fit_that_can_no_longer_be_taken_is_made_again_with_one_button(serve_page: Any) -> None:  # noqa: F811
+    served = serve_page(FakeRun(n=400, classes=12, names=LIKE))
+    page = served.page
+    look_at(served, LIKE[0])
+    served.press("x", "d")
+    served.said("put to the junk")
+    served.press("R")
+    page.locator("#see-changes:not([hidden])").wait_for()
+    served.press("R")
+    page.get_by_role("button", name="Accept this fit").wait_for()
+    served.press("Escape", "ArrowRight", "x", "d")
+    served.said("put to the junk")
+    served.press("R")
+    again = page.get_by_role("button", name="Refine again")
+    again.wait_for()
+    assert page.get_by_role("button", name="Accept this fit").count() == 0
+    assert "can't be taken any more" in page.locator("dialog").inner_text()
+    again.click()
+    page.locator("#see-changes:not([hidden])").wait_for()
+    served.press("R")
+    page.get_by_role("button", name="Accept this fit").wait_for()

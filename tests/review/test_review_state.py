@@ -358,3 +358,25 @@ def test_an_export_that_was_edited_says_only_what_was_changed(review: Review, tm
     (tmp_path / "e.csv").write_text("\n".join(edited) + "\n")
     edits = edits_of(read_corrections(tmp_path / "e.csv"), review)
     assert edits.counts["created"] == 1 and edits.counts["moved"] == 1 and not edits.refused
+
+
+def test_an_export_from_before_a_name_was_given_follows_it(review: Review, tmp_path: Path) -> None:
+    """Its other rows say nothing; to call anything else by the old name is still refused."""
+    from ltgcd.output.export.formats import export_items
+
+    columns = ["id", "label", "name", "status", "confidence"]
+    export_items(review.table().select(columns), None, "csv", tmp_path / "e.csv")
+    called = replay(review, edits_of(corrections(tmp_path, "category,name\nnovel-002,wasp\n"), review).events)
+    assert edits_of(read_corrections(tmp_path / "e.csv"), called) == edits_of(
+        read_corrections(tmp_path / "e.csv"), review
+    )
+    said = edits_of(corrections(tmp_path, "id,label\ni7,novel-002\ni4,novel-002\n"), called)
+    assert (said.counts["confirmed"], said.counts["created"]) == (1, 0) and [one["row"] for one in said.refused] == [2]
+
+
+def test_upper_and_lower_case_are_the_same_in_a_file_as_on_the_page(review: Review, tmp_path: Path) -> None:
+    edits = edits_of(corrections(tmp_path, "id,label\ni4,Bee\ni5,BEE\n"), review)
+    assert edits.new_classes == [] and edits.counts["moved"] == 2
+    assert [row[1] for row in rows(replay(review, edits.events))[4:6]] == ["bee", "bee"]
+    as_they_came = edits_of(corrections(tmp_path, "id,label\ni4,Bee\n"), review, any_name=True)
+    assert [one["name"] for one in as_they_came.new_classes] == ["Bee"], "a source may tell them apart"

@@ -191,16 +191,14 @@ class _Edits:
         before, names, codes = self.review.code, self.exported, self.codes()
         reasons: dict[str, str | None] = {}
         status = self.review.status.tolist()
+        folded = {} if self.any_name else _by_folded_case(codes)
         for row, (name, label, place) in enumerate(zip(ids, labels, places.to_pylist(), strict=True)):
             if name is None:
                 continue
             if place is None:
                 self.refuse(row, name, f"no item has the id '{name}'")
                 continue
-            label = JUNK if means_junk(label) else label  # noqa: PLW2901
-            if label is not None and label != JUNK and label not in codes and means_no_label(label):
-                self.no_label[label] = self.no_label.get(label, 0) + 1
-                label = None  # noqa: PLW2901
+            label = self._meant(label, int(before[place]), codes, folded)  # noqa: PLW2901
             if place in seen:
                 if seen[place] != label:
                     self.refuse(row, f"{name} → {label or ''}", "another row says something else about this item")
@@ -223,6 +221,20 @@ class _Edits:
         for label, items in rows.items():
             self._label(label, np.array(items, dtype=np.int64))
 
+    def _meant(self, label: str | None, code: int, codes: dict[str, int], folded: dict[str, str]) -> str | None:
+        """What a label says of an item in the class of this code: the name of a class, `JUNK`, or nothing."""
+        if means_junk(label):
+            return JUNK
+        if label is None or label in codes:
+            return label
+        if means_no_label(label):
+            self.no_label[label] = self.no_label.get(label, 0) + 1
+            return None
+        had = self.review.retired.get(label)
+        if had is not None and self.review.target(had) == code:  # an export from before its class was renamed
+            return self.exported[code]
+        return folded.get(label.casefold(), label)  # as on the page, upper and lower case are the same
+
     def _label(self, label: str | None, items: Any) -> None:  # noqa: ANN401 - an array of rows
         if label is None:
             self.add({"op": "clear", "rows": items.tolist()}, "cleared", len(items))
@@ -239,6 +251,14 @@ class _Edits:
         moved = int((self.review.code[items] != code).sum())
         self.add({"op": "assign", "rows": items.tolist(), "code": code}, "confirmed", len(items) - moved)
         self.counts["moved"] += moved
+
+
+def _by_folded_case(names: Iterable[str]) -> dict[str, str]:
+    """Names by what they are in lower case, where that tells which one is meant."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(name.casefold(), []).append(name)
+    return {folded: same[0] for folded, same in found.items() if len(same) == 1}
 
 
 def _exported_names(review: Review) -> dict[int, str]:

@@ -204,7 +204,7 @@ def test_one_statement_says_how_many_classes_there_are(tmp_path: Path, run: Run)
     assert state["k"]["sentence"] == (
         "5 classes have items now; 3 of them known or confirmed. "
         "Estimated beforehand: about 7 classes in all, known and novel (90 % interval 6 to 9). "
-        "There may be more: the odd ones (key O in 'ltgcd review') show classes that have no category yet."
+        "There may be more: the odd ones (key O) show classes that have no category yet."
     )
     assert "stimate" not in state["meta"]["lead"], "it is said once"
     novel = next(one for one in state["classes"] if not one["known"])

@@ -46,6 +46,11 @@ TERM_SECONDS = 1.0  # that the first state waits for the words of the texts
 MOST_EVENTS = 10_000  # of an action
 
 
+def _here(told: str) -> str:
+    """What is said of a key of this page, on this page."""
+    return told.replace(" in 'ltgcd review'", "")
+
+
 class Seen(NamedTuple):
     """A state that a page shows. An update and a refine add no event: the last event alone does not tell.
 
@@ -142,7 +147,7 @@ class Session:
         note, estimate = read_metadata(self.held.review.base.schema), self.material.estimate
         error, refined = note.get("calibration_error"), bool(note.get("refined"))
         n, labelled = len(self.material.ids), self.material.n_labelled
-        lead = (
+        lead = _here(
             f"{plural(n, *KINDS[self.material.kind])}, {labelled:,} of them labelled. {expected_right(error, refined)}"
         )
         return {"lead": lead, **facts_of_fit(estimate, error, note.get("calibration_chance"), self.run.seed, refined)}
@@ -172,7 +177,7 @@ class Session:
         now = f"{plural(there, 'class has', 'classes have')} items now; {settled:,} of them known or confirmed."
         note, estimate = read_metadata(self.held.review.base.schema), self.material.estimate
         before = estimate_sentence(estimate, appended_classes(note, estimate))
-        return {"k": there, "sentence": " ".join(filter(None, [now, before]))}
+        return {"k": there, "sentence": _here(" ".join(filter(None, [now, before])))}
 
     def items(self) -> bytes:
         """Places, classes, statuses, confidences and flags of all items as one block, see the page's ``readItems``."""

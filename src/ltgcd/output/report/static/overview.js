@@ -22,7 +22,7 @@ function lead({ meta, n, counts, k }) {
 }
 function draw() {
   const { state } = store, { counts, meta } = state, { known, named, novel } = countClasses(), k = state.k ?? {};
-  const fresh = [novel ? plural(novel, "novel category", "novel categories") : "", named ? (novel ? `${whole(named)} named since` : plural(named, "category named", "categories named")) : ""].filter(Boolean).join(", ");
+  const fresh = [novel ? plural(novel, "novel category", "novel categories") : "", named ? (novel ? `${whole(named)} with a name` : plural(named, "category with a name", "categories with names")) : ""].filter(Boolean).join(" and ");
   $("#headline").replaceChildren(fresh ? el("em", { text: fresh }) : "No novel category", " beside " + plural(known, "known class", "known classes"));
   $("#lead").textContent = lead(state);
   const shares = ["novel", "unsure", "known", "junk"].filter((status) => counts[status] || status !== "junk");
@@ -34,7 +34,7 @@ function draw() {
   }
   $("#shares").replaceChildren(bar, keys);
   const interval = k.low === null || k.low === undefined ? "" : ` ${whole(k.low)}–${whole(k.high)}`;
-  const facts = [["Items", whole(meta?.n ?? state.n)], ["Known classes", whole(known + named), named ? ` ${whole(named)} of them named since` : ""], ["Novel categories", whole(novel)],
+  const facts = [["Items", whole(meta?.n ?? state.n)], ["Known classes", whole(known + named), named ? ` ${whole(named)} named since` : ""], ["Novel categories", whole(novel)],
     [state.mode === "server" ? "Classes now" : "Estimated classes", k.k ? whole(k.k) : null, interval, k.sentence],
     ["Largest class : smallest", imbalance(), " : 1", "Size of the largest class or category over that of the smallest (the imbalance λ)"],
     [`Items marked ${meta?.marked} %: right in rehearsals`, meta?.right ? meta.right.join("–") : null, " %", meta?.confidences],

@@ -45,7 +45,11 @@ const readAgain = () => inLine(() => load({ sortAnew: false })).catch(() => null
 export async function openRefine() {
   const state = store.state.refine?.state;
   if (state === "running") { toast("It is running; you can go on looking meanwhile."); return; }
-  if (state === "done") { showDiff(store.state.refine.diff ?? (await store.source.refineState()).diff ?? {}); return; }
+  if (state === "done") { // whether it can still be taken is asked anew: something may have been said since
+    const refine = await store.source.refineState().catch(() => store.state.refine);
+    follow(refine);
+    if (refine.state === "done") return showDiff(refine.diff ?? {});
+  }
   try {
     follow(await store.source.refine(store.state));
   } catch (error) {
@@ -93,13 +97,17 @@ function showDiff(diff) {
   const panel = openPanel({ title: "What the next fit changes", kind: "wide" }); // no key accepts: it would mean something else on the page
   const lists = Object.entries(WORDS).filter(([key]) => diff[key]?.length).map(([key, word]) => el("section", { class: "diff " + key }, el("h3", { text: `${word} (${whole(diff[key].length)})` }), el("ul", {}, ...diff[key].slice(0, 40).map((one) => el("li", { text: lineOf(one), dir: "auto" })))));
   const changed = diff.changed ?? diff.items ?? 0, number = typeof changed === "number" ? changed : changed.length;
-  const facts = [number === 1 ? "1 item changes its class." : `${whole(number)} items change their class.`, diff.surer ? `${plural(diff.surer, "unsure item becomes", "unsure items become")} sure.` : "", diff.less_sure ? `${plural(diff.less_sure, "sure item becomes", "sure items become")} unsure.` : "", diff.kept ? (diff.kept === 1 ? "The confirmed item keeps its own." : `All ${whole(diff.kept)} confirmed items keep theirs.`) : "", store.state.refine?.stale ? "You have changed something since it began, so it can't be taken: refine again." : ""];
+  const facts = [number === 1 ? "1 item changes its class." : `${whole(number)} items change their class.`, diff.surer ? `${plural(diff.surer, "unsure item becomes", "unsure items become")} sure.` : "", diff.less_sure ? `${plural(diff.less_sure, "sure item becomes", "sure items become")} unsure.` : "", diff.kept ? (diff.kept === 1 ? "The confirmed item keeps its own." : `All ${whole(diff.kept)} confirmed items keep theirs.`) : "", store.state.refine?.stale ? "You have changed something since it began, so it can't be taken any more." : ""];
   const moves = (diff.moves ?? []).map((one) => el("li", {}, el("button", { type: "button", class: "link", dir: "auto", title: "Look at these items", text: moveOf(one), onclick: () => look(panel, one) }), el("small", { text: ` · ${one.sure === one.n ? "all sure" : one.sure ? `${whole(one.sure)} of them sure` : "all unsure"} before` })));
   const rest = number - (diff.moves ?? []).reduce((sum, one) => sum + one.n, 0);
   panel.fill(el("p", { text: facts.filter(Boolean).join(" ") }),
     moves.length ? el("section", { class: "diff moved" }, el("h3", { text: "Moves, unsure items included" }), el("ul", {}, ...moves), rest > 0 ? el("p", { class: "soft", text: `and ${plural(rest, "item")} between other classes` }) : null, number ? button("Look at all that would move", null, () => look(panel)) : null) : "",
     lists.length ? el("section", {}, el("h3", { text: "Sure items: before → after" }), el("p", { class: "soft", text: "An unsure item counts in no class; one that becomes sure where it leaned counts from then on." }), el("div", { class: "diffs" }, ...lists)) : el("p", { class: "soft", text: "No class grew, shrank, came or went." }));
-  panel.act(button("Accept this fit", null, () => end(true), { class: "primary" }), button("Throw it away", null, () => end(false)), el("span", { class: "soft", text: "Nothing is changed until you accept; closing keeps it for later." }));
+  panel.act(store.state.refine?.stale ? button("Refine again", null, again, { class: "primary" }) : button("Accept this fit", null, () => end(true), { class: "primary" }), button("Throw it away", null, () => end(false)), el("span", { class: "soft", text: "Nothing is changed until you accept; closing keeps it for later." }));
+  async function again() {
+    await end(false);
+    if (store.state.refine.state === "idle") await openRefine();
+  }
   async function end(accepted) {
     panel.close();
     try {
