@@ -286,7 +286,15 @@ def test_a_fit_that_can_no_longer_be_taken_is_made_again_with_one_button(serve_p
     again.wait_for()
     assert page.get_by_role("button", name="Accept this fit").count() == 0
     assert "can't be taken any more" in page.locator("dialog").inner_text()
+    held: list[Any] = []
+    page.route("**/api/refine", lambda route: held.append(route) if route.request.method == "POST" else route.fallback())
     again.click()
+    wait_until(page, "document.querySelector('#see-changes').hidden")  # at once, not with the answer
+    served.press("R")
+    served.said("It is running")
+    assert page.locator("dialog").count() == 0
+    assert len(held) == 1, "a key began a second refit"
+    held[0].continue_()
     page.locator("#see-changes:not([hidden])").wait_for()
     served.press("R")
     page.get_by_role("button", name="Accept this fit").wait_for()

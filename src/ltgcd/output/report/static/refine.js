@@ -50,10 +50,20 @@ export async function openRefine() {
     follow(refine);
     if (refine.state === "done") return showDiff(refine.diff ?? {});
   }
+  await begin();
+}
+/** A fit that waits is thrown away by it. It counts as running from here on, not from the answer: a key in between must
+ *  neither begin a second one nor show the old. */
+async function begin() {
+  store.state.refine = { ...store.state.refine, state: "running", message: "", seconds: 0, diff: undefined };
+  drawLine(store.state.refine);
+  emit("refine");
   try {
     follow(await store.source.refine(store.state));
   } catch (error) {
+    store.state.refine.state = "idle"; // or what the server says: nothing was begun, so nothing ended either
     if (error.status === 409) await readAgain();
+    await ask();
     toast(error.status === 409 ? "Something was changed elsewhere; look again, then refine." : error.message, { trouble: true });
   }
 }
@@ -104,9 +114,9 @@ function showDiff(diff) {
     moves.length ? el("section", { class: "diff moved" }, el("h3", { text: "Moves, unsure items included" }), el("ul", {}, ...moves), rest > 0 ? el("p", { class: "soft", text: `and ${plural(rest, "item")} between other classes` }) : null, number ? button("Look at all that would move", null, () => look(panel)) : null) : "",
     lists.length ? el("section", {}, el("h3", { text: "Sure items: before → after" }), el("p", { class: "soft", text: "An unsure item counts in no class; one that becomes sure where it leaned counts from then on." }), el("div", { class: "diffs" }, ...lists)) : el("p", { class: "soft", text: "No class grew, shrank, came or went." }));
   panel.act(store.state.refine?.stale ? button("Refine again", null, again, { class: "primary" }) : button("Accept this fit", null, () => end(true), { class: "primary" }), button("Throw it away", null, () => end(false)), el("span", { class: "soft", text: "Nothing is changed until you accept; closing keeps it for later." }));
-  async function again() {
-    await end(false);
-    if (store.state.refine.state === "idle") await openRefine();
+  function again() {
+    panel.close();
+    begin();
   }
   async function end(accepted) {
     panel.close();
