@@ -23,9 +23,10 @@ docs: setup     ## The documentation site, in docs/_build/html; a warning is an 
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 
-# With bytecode kept the hundred processes that tests start need not compile everything anew.
+# With bytecode kept the hundred processes that tests start need not compile everything anew. A file goes to one process
+# as a whole: what its tests share, a Ray cluster or a trained run, is made once.
 test: setup lint  ## Lint, types and the whole test suite.
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 3 -q
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -q
 
 # Not part of `make test`: 2 GB of other people's programs, each in an environment of its own.
 test-clients: setup .venv-clients/fiftyone/.ready .venv-clients/label-studio/.ready  ## Exports in the real FiftyOne, pycocotools and Label Studio, and back.

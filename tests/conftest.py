@@ -35,10 +35,30 @@ ROOT = Path(__file__).parents[1]
 # A terminal in which every sentence is one line, so that tests can look for it; tests/cli/test_words.py has others.
 WIDE = {"COLUMNS": "10000"}
 Npz = Callable[..., Path]  # what the fixture `npz` gives
+# Files that take longest begin first, so that no process is left with one of them when the others have nothing to do.
+LONGEST = (
+    "common/engine/test_ray",
+    "training/test_training_runs",
+    "torture/test_small_trial",
+    "run/test_one_pipeline",
+    "discovery/test_memory",
+    "discovery/test_rehearsal",
+    "discovery/test_discover",
+    "test_estimator",
+    "run/test_check_command",
+    "docs/test_site",
+    "test_wheel",
+    "run/test_killed_on_cluster",
+)
 # Text that is not UTF-8.
 LATIN1 = pa.Array.from_buffers(
     pa.string(), 2, [None, pa.py_buffer(np.array([0, 1, 2], np.int32)), pa.py_buffer(b"\xe9\xe8")]
 )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {ROOT / "tests" / f"{name}.py": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 def cpu_of_children() -> float:
