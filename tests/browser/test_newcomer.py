@@ -287,7 +287,11 @@ def test_a_fit_that_can_no_longer_be_taken_is_made_again_with_one_button(serve_p
     assert page.get_by_role("button", name="Accept this fit").count() == 0
     assert "can't be taken any more" in page.locator("dialog").inner_text()
     held: list[Any] = []
-    page.route("**/api/refine", lambda route: held.append(route) if route.request.method == "POST" else route.fallback())
+
+    def hold(route: Any) -> None:
+        held.append(route) if route.request.method == "POST" else route.fallback()
+
+    page.route("**/api/refine", hold)
     again.click()
     wait_until(page, "document.querySelector('#see-changes').hidden")  # at once, not with the answer
     served.press("R")

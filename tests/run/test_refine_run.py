@@ -130,7 +130,10 @@ def test_refine_and_its_undo(run: Run) -> None:
     assert check_run(run)["sound"], check_run(run)["problems"]
     with pytest.raises(InputError, match="since it was refined"):
         undo_relabel(run)
-    undo_refine(run)
+    said(run, "id,label\ni1,bee\n")
+    said(run, "id,label\ni2,bee\n")
+    told = call_cli("refine", run, "--undo")
+    assert "2 things were said after that refine and are no longer in force" in told.out
     assert rows(run) == before and run.assignments_note()["classes"] == note["classes"]
     assert check_run(run)["sound"], check_run(run)["problems"]
     with pytest.raises(InputError, match="it was not refined"):
@@ -168,7 +171,7 @@ def test_predict_and_update_know_what_was_reviewed(run: Run, tmp_path: Path) -> 
     assert set(names[:12]) == {four}, "what was merged is one class for new items, too"
     before = rows(run)
     told = update_run(run, read_source(tmp_path / "new.npz"))
-    assert told["n_added"] == len(new)
+    assert told["n_added"] == len(new) and told["notes"] == []
     assert rows(run)[: len(before)] == before, "no old label changed"
     added = [row["name"] for row in rows(run)[len(before) :]]
     assert set(added[:12]) == {four}
@@ -185,7 +188,8 @@ def test_predict_and_update_know_what_was_reviewed(run: Run, tmp_path: Path) -> 
     with pytest.raises(InputError, match="since it was refined"):
         undo_relabel(run)
     np.savez(tmp_path / "more.npz", x=vectors(np.array([6] * 5 + [0] * 5), 2), ids=[f"m{i}" for i in range(10)])
-    update_run(run, read_source(tmp_path / "more.npz"))
+    told = update_run(run, read_source(tmp_path / "more.npz"))
+    assert ["is final now" in note for note in told["notes"]] == [True]
     assert {row["name"] for row in rows(run)[-10:-5]} == appended
     assert check_run(run)["sound"], check_run(run)["problems"]
     with pytest.raises(InputError, match="items were added since"):

@@ -143,6 +143,13 @@ def refine(
 
         if result.get("undone"):
             say(f"Back to what was before: {result['k']} classes, {result['given']:,} items confirmed.")
+            if n := result["dropped"]:
+                told = (
+                    "One thing was said after that refine and is"
+                    if n == 1
+                    else f"{n} things were said after that refine and are"
+                )
+                say(f"{told} no longer in force; say it again where it still holds.")
             return
         junk = f", {result['junk']:,} junk" if result["junk"] else ""
         say(

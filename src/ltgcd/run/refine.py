@@ -175,7 +175,8 @@ def refine_run(
 def undo_refine(run: Run, notify: Notify = silent, *, base: int | None = None) -> dict[str, Any]:
     """Bring back what was before the last ``refine``, with everything that had been said until then.
 
-    `base` is the one that the caller has seen: no other is taken back.
+    `base` is the one that the caller has seen: no other is taken back. What was said after the refine is about its
+    categories and goes with it; ``dropped`` counts these actions.
     """
     with run.lock("ltgcd refine"):
         note = run.written_note()
@@ -186,10 +187,11 @@ def undo_refine(run: Run, notify: Notify = silent, *, base: int | None = None) -
             why = "items were added since by 'ltgcd update'" if by else "it was not refined"
             raise InputError(f"There is no refine of {run} to take back: {why}.")
         held = RunReview.open(run)
+        dropped = held.can_undo
         held.last_base()
         notify("drawing the report")
         draw_after(run, lambda: draw_again(run, None, None, silent), notify)
-    return standing(run, RunReview.open(run))
+    return {"dropped": dropped, **standing(run, RunReview.open(run))}
 
 
 def refined_copy(

@@ -42,7 +42,7 @@ from ltgcd.run.labels import LABEL_CODES, codes_of_labels, names_unheard_of
 from ltgcd.run.made_classes import with_made_classes
 from ltgcd.run.predict import RunModel, embed_new, load_run_model, model_views
 from ltgcd.run.report import draw_after, draw_report, gone_sentence, shown_in_order
-from ltgcd.run.reviewed import RunReview
+from ltgcd.run.reviewed import BY_REFINE, RunReview
 from ltgcd.run.same_content import digests_beside, features_of_run
 from ltgcd.run.suggested import with_suggestions_of_run
 from ltgcd.run.train import Notify, silent, vectors
@@ -144,7 +144,7 @@ def _update(
         **{name: int((status == name).sum()) for name in ("known", "novel", "unsure")},
         **_difference(before, table, model.classes.codes),
         "skipped": skipped,
-        "notes": [*compared.sentences(), *_label_sentence(labels_kept, run)],
+        "notes": [*compared.sentences(), *_label_sentence(labels_kept, run), *_final_sentence(before, table)],
         "k": int(read_metadata(table.schema)["k"]),
         "seconds": round(time.perf_counter() - started, 3),
         "report": str(run.report),
@@ -189,6 +189,13 @@ def _label_sentence(n: int, run: Run) -> list[str]:
         f"{labels} there already: kept in the run for its next fit, with no effect on what it says now; 'ltgcd refine "
         f"{run}' uses them."
     ]
+
+
+def _final_sentence(before: pa.Table, after: pa.Table) -> list[str]:
+    """What an update ends: a refine that was taken before it."""
+    was_refined = read_metadata(before.schema).get("by") == BY_REFINE and len(after) > len(before)
+    told = "The refine before this update is final now: 'ltgcd refine --undo' does not go behind the new items."
+    return [told] if was_refined else []
 
 
 def _check_extendable(run: Run, model: RunModel) -> None:
