@@ -51,6 +51,7 @@ class FakeRun:
         self.version, self.written = 0, 0
         self.refining: dict[str, Any] = {"state": "idle", "expected_seconds": 20}
         self.refined_at = 0
+        self.added = 0  # items that the last update brought
         self.chances = [0.99] * n  # of what may make a class grow
         self.lock = threading.RLock()
         self.review = self.base
@@ -89,7 +90,7 @@ class FakeRun:
             "mode": "server", "run": "made-up", "title": "Made-up plankton", "kind": self.kind, "n": self.n, "base": 0,
             "version": self.version, "changes": len(self.done), "undo": len(self.done), "redo": len(self.undone),
             "counts": counts, "k": {"k": 26, "sentence": "26 classes have items now."}, "classes": self.classes(),
-            "refine": self.refining,
+            "refine": self.refining, "added": self.added,
             "unapplied": abs(len(self.done) - self.written),
             "next_code": self.review.next_code, "settled": int((self.flags() & 3 > 0).sum()),
         }  # fmt: skip
@@ -104,6 +105,8 @@ class FakeRun:
         now = self.review
         if status == "odd":  # what was said of is no longer among them
             chosen = ~(self.labelled | now.given) & (np.arange(len(self.true)) % 7 == 0)
+        elif status == "added":
+            chosen = np.arange(self.n) >= self.n - self.added
         elif status:
             chosen = now.status == status
         else:
@@ -280,7 +283,11 @@ class Handler(BaseHTTPRequestHandler):
                 )
                 self.send(body, BINARY)
             elif url.path == "/api/refine/rows":
-                self.send(np.arange(12 if "taken" in q or "from" not in q else 9, dtype="<i4").tobytes(), BINARY)
+                self.send(np.arange(12, dtype="<i4").tobytes(), BINARY)
+            elif url.path == "/api/refine/moves":
+                n = 9 if "from" in q else 12
+                sure = [0.3 + 0.05 * at for at in range(n)]
+                self.send({"rows": [*range(n)], "codes": [77] * n, "confidence": sure, "names": {"77": "novel-077"}})
             elif url.path == "/api/describe":
                 self.send(run.describe([int(row) for row in q["rows"].split(",")]))
             elif url.path.startswith("/api/thumb/"):

@@ -302,3 +302,20 @@ def test_a_fit_that_can_no_longer_be_taken_is_made_again_with_one_button(serve_p
     page.locator("#see-changes:not([hidden])").wait_for()
     served.press("R")
     page.get_by_role("button", name="Accept this fit").wait_for()
+
+
+def test_what_the_last_update_brought_is_a_lane_that_an_address_leads_to(serve_page: Any) -> None:  # noqa: F811
+    run = FakeRun(n=400, classes=4)
+    run.added = 25
+    served = serve_page(run)
+    page = served.page
+    lane = page.locator(".entry", has_text="Added by the last update")
+    assert lane.locator(".facts-line").inner_text() == "25 items"
+    lane.click()
+    wait_until(page, "document.querySelectorAll('#grid .cell').length === 25")
+    assert page.locator("#name").inner_text() == "Added by the last update"
+    page.reload()
+    wait_until(page, "document.querySelectorAll('#grid .cell').length === 25")
+    page.locator("#grid .cell").first.click()
+    served.press("x", "d")
+    served.said("put to the junk")

@@ -67,6 +67,10 @@ def test_grow_stops_ticking_where_its_promise_ends(serve_page: Any) -> None:  # 
     served.press("g")
     cells.nth(11).wait_for()
     assert ticked.count() == 5
+    assert [cells.nth(at).get_attribute("aria-label").split(", ")[-1] for at in (4, 5)] == [
+        "99 % likely",
+        "30 % likely",
+    ]
     words = page.locator("dialog .panel-body").inner_text()
     assert "The first 5 are ticked: up to there at least 90 % are expected to be right." in words
     assert f"of {run.answer('/api/grow', {'code': str(one['code']), 'limit': '1'})['left']} that are left" in words
@@ -94,6 +98,23 @@ def test_grow_stops_ticking_where_its_promise_ends(serve_page: Any) -> None:  # 
     run.chances = [0.02] * 400  # what is hardly of it is not promised, whatever was said before
     served.press("Enter")
     page.locator("dialog .why", has_text="None is ticked").wait_for()
+
+
+def test_a_part_of_texts_that_is_picked_is_in_sight_with_what_a_name_will_confirm(serve_page: Any) -> None:  # noqa: F811
+    served = serve_page(FakeRun("text", n=1200, classes=9))
+    page = served.page
+    look_at(served, large_novel(served)["name"])
+    served.press("s")
+    parts = page.locator("dialog .part")
+    parts.nth(3).wait_for()
+    body = page.locator("dialog .panel-body").bounding_box()
+    title = parts.nth(3).locator("h3")
+    assert title.bounding_box()["y"] > body["y"] + body["height"], "else this shows nothing"
+    served.press("4")
+    page.locator("dialog h3 [aria-pressed=true]").wait_for()
+    assert body["y"] - 1 <= title.bounding_box()["y"] < body["y"] + body["height"]
+    ticked = parts.nth(3).locator(".cell[aria-selected=true]").count()
+    assert f"also confirms the {ticked} that are shown and ticked" in page.locator("dialog footer").inner_text()
 
 
 def test_split_counts_what_is_seen_and_an_undo_brings_the_parts_back(serve_page: Any) -> None:  # noqa: F811

@@ -380,3 +380,17 @@ def test_upper_and_lower_case_are_the_same_in_a_file_as_on_the_page(review: Revi
     assert [row[1] for row in rows(replay(review, edits.events))[4:6]] == ["bee", "bee"]
     as_they_came = edits_of(corrections(tmp_path, "id,label\ni4,Bee\n"), review, any_name=True)
     assert [one["name"] for one in as_they_came.new_classes] == ["Bee"], "a source may tell them apart"
+
+
+def test_a_name_for_every_sure_item_of_a_category_is_its_name(review: Review, tmp_path: Path) -> None:
+    """A spreadsheet that calls all rows of novel-001 wasp: no twin stays for the unsure item that leans there."""
+    edits = edits_of(corrections(tmp_path, "id,label\ni4,wasp\ni5,wasp\ni6,wasp\n"), review)
+    assert (edits.counts["renamed"], edits.counts["created"], edits.counts["confirmed"]) == (1, 0, 3)
+    after = replay(review, edits.events)
+    assert sorted(set(after.class_names().values())) == ["ant", "bee", "novel-002", "wasp"]
+    assert rows(after)[9][:3] == (2, "wasp", "unsure")
+    for file in ("i4,wasp\ni5,wasp\n", "i4,wasp\ni5,wasp\ni6,wasp\ni7,wasp\n", "i0,wasp\ni1,wasp\n"):
+        part = edits_of(corrections(tmp_path, "id,label\n" + file), review)
+        assert (part.counts["renamed"], part.counts["created"]) == (0, 1), "not all, more, or a known class"
+    mixed = edits_of(corrections(tmp_path, "id,label\ni4,bee\ni5,wasp\ni6,wasp\n"), review)
+    assert (mixed.counts["renamed"], mixed.counts["created"]) == (0, 1), "one of them is something else"

@@ -1,10 +1,11 @@
 """A file of corrections as edits: rows ``id,label`` about items, rows ``category,name`` about classes.
 
-``label`` is the name of a class (one that is not there is made), ``junk`` takes the item out, and an empty one, or a
-word such as "NA" that no class is called, takes back what was said about it. ``name`` renames a category; the name of
-another class merges the two, and ``junk`` takes out all of its items. Names mean the classes that had them before the
-file, in whatever order its rows stand, and none is given twice (`ltgcd.review.names`). A file that ``ltgcd export``
-wrote and a person edited works as it is: rows that were not changed say nothing.
+``label`` is the name of a class, ``junk`` takes the item out, and an empty one, or a word such as "NA" that no class is
+called, takes back what was said about it. A class that is not there is made; where all sure items of a category get its
+name, it is the name of that category. ``name`` renames a category; the name of another class merges the two, and
+``junk`` takes out all of its items. Names mean the classes that had them before the file, in whatever order its rows
+stand, and none is given twice (`ltgcd.review.names`). A file that ``ltgcd export`` wrote and a person edited works as
+it is: rows that were not changed say nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.spreadsheet import is_export
@@ -120,7 +122,7 @@ class _Edits:
     """Events that are collected while the rows are gone through, and the review as they make it."""
 
     def __init__(self, review: Review, any_name: bool) -> None:
-        self.review, self.any_name = review, any_name
+        self.review, self.first, self.any_name = review, review, any_name
         self.events: list[Event] = []
         self.refused: list[dict[str, Any]] = []
         self.new_classes: list[dict[str, Any]] = []
@@ -235,7 +237,7 @@ class _Edits:
             return self.exported[code]
         return folded.get(label.casefold(), label)  # as on the page, upper and lower case are the same
 
-    def _label(self, label: str | None, items: Any) -> None:  # noqa: ANN401 - an array of rows
+    def _label(self, label: str | None, items: NDArray[np.int64]) -> None:
         if label is None:
             self.add({"op": "clear", "rows": items.tolist()}, "cleared", len(items))
             return
@@ -244,13 +246,26 @@ class _Edits:
             return
         code = self.codes().get(label)
         if code is None:
-            code = self.review.next_code
+            code = self._whole_category(items)
             alike = difflib.get_close_matches(label, self.review.class_names().values(), n=1, cutoff=ALIKE)
-            self.new_classes.append({"name": label, "items": len(items), "like": alike[0] if alike else None})
-            self.add({"op": "create", "code": code, "name": label}, "created")
+            if code is None or alike:
+                self.new_classes.append({"name": label, "items": len(items), "like": alike[0] if alike else None})
+            if code is None:
+                code = self.review.next_code
+                self.add({"op": "create", "code": code, "name": label}, "created")
+            else:
+                self.add({"op": "rename", "code": code, "name": label}, "renamed")
         moved = int((self.review.code[items] != code).sum())
         self.add({"op": "assign", "rows": items.tolist(), "code": code}, "confirmed", len(items) - moved)
         self.counts["moved"] += moved
+
+    def _whole_category(self, items: NDArray[np.int64]) -> int | None:
+        """The category that had these items, and no other sure one, before the file: they name it, so no twin stays."""
+        code, first = int(self.review.code[items[0]]), self.first
+        if code in self.review.known_classes() or (self.review.code[items] != code).any():
+            return None
+        is_sure = (first.code == code) & ~first.unsure & ~first.junk
+        return code if is_sure.any() and np.isin(np.flatnonzero(is_sure), items).all() else None
 
 
 def _by_folded_case(names: Iterable[str]) -> dict[str, str]:

@@ -300,6 +300,7 @@ def _added(
         {
             **note,
             "updates": number,
+            "added": len(rows),
             "model_k": done.fitted.k,
             LABEL_CODES: codes_of_labels(names, note, larger).tolist(),
         },

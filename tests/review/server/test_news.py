@@ -79,7 +79,7 @@ def said(run: Run, text: str) -> None:
 
 def test_every_command_is_told_and_what_it_did_is_there(run: Run, tmp_path: Path) -> None:
     page = Page(open_client(run.folder))
-    assert page.news() == ""
+    assert page.news() == "" and page.state["added"] == 0 and page.client.rows("/api/rows?status=added") == []
     said(run, "id,label\ni1,bee\n")
     assert "Changed elsewhere, by a command or in another tab: 1 item confirmed as bee." in page.news()
     assert page.state["counts"]["given"] == 1 and page.news() == ""
@@ -98,6 +98,10 @@ def test_every_command_is_told_and_what_it_did_is_there(run: Run, tmp_path: Path
     update_run(run, read_source(source(tmp_path / "more.npz", np.repeat([0, 5], 20), "j")))
     assert "Items were added elsewhere (ltgcd update)" in page.news()
     assert page.state["n"] == 250 and len(page.client.session.described.z) == 250
+    added = page.client.rows("/api/rows?status=added")
+    statuses = [row["status"] for row in page.client.get("/api/describe?rows=" + ",".join(map(str, added))).json]
+    assert page.state["added"] == 40 and sorted(added) == list(range(210, 250))
+    assert statuses == sorted(statuses, key=["novel", "unsure", "known"].index) and len(set(statuses)) > 1
     assert page.news() == ""
     lines = page.client.get("/api/history").json
     assert lines[0]["by"] == "update" and {one["sentence"] for one in lines[1:]} >= {"1 item confirmed as bee"}

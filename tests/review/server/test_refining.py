@@ -51,7 +51,9 @@ def test_a_refit_is_shown_then_taken_and_can_be_taken_back(trained: Path) -> Non
     assert state["refine"]["expected_seconds"] > 0
     assert client.post("/api/refine/accept", {}).status == 422, "there is none yet"
     rows = client.rows("/api/rows?code=2")
-    done = client.act({"op": "assign", "rows": rows, "code": 2}, {"op": "rename", "code": 2, "name": "wasp"})
+    wrong = client.rows("/api/rows?code=3&part=sure")[:4]
+    edits = [{"op": "assign", "rows": rows, "code": 2}, {"op": "rename", "code": 2, "name": "wasp"}]
+    done = client.act(*edits, {"op": "reject", "rows": wrong, "code": 3})
     assert client.post("/api/refine", {**seen(done), "version": done["version"] - 1}).status == 409
     assert client.post("/api/refine", seen(done)).json["state"] == "running"
     before = Run(trained).written_assignments()
@@ -60,11 +62,18 @@ def test_a_refit_is_shown_then_taken_and_can_be_taken_back(trained: Path) -> Non
     assert found["diff"]["kept"] >= len(rows)
     assert Run(trained).written_assignments().equals(before), "nothing is written before it is taken"
     # The items that it would move can be looked at: all of them, and those from one class to another.
-    changed = client.rows("/api/refine/rows")
+    would = client.get("/api/refine/moves").json
+    changed = sorted(would["rows"])
+    assert client.rows("/api/refine/rows") == [], "of what was taken"
+    assert would["confidence"] == sorted(would["confidence"]) and would["confidence"][0] > 0
+    assert set(wrong) <= set(changed), "else this shows nothing"
+    labels = dict(zip(would["rows"], would["codes"], strict=True))
     assert len(changed) == found["diff"]["changed"] and found["changed"] == 0
     for move in found["diff"]["moves"]:
         one, other = move["codes"]
-        rows_of_it = client.rows(f"/api/refine/rows?from={one}&to={other}")
+        answer = client.get(f"/api/refine/moves?from={one}&to={other}").json
+        rows_of_it = answer["rows"]
+        assert set(answer["codes"]) == {other} and answer["names"] == {str(other): move["to"]}
         assert len(rows_of_it) == move["n"] >= move["sure"] and set(rows_of_it) <= set(changed)
     taken = client.post("/api/refine/accept", seen(done))
     assert taken.status == 200, taken.body
@@ -72,8 +81,9 @@ def test_a_refit_is_shown_then_taken_and_can_be_taken_back(trained: Path) -> Non
     assert now["base"] == 1
     assert now["refine"]["state"] == "idle"
     assert now["refine"]["can_undo"]
-    assert client.rows("/api/refine/rows?taken") == changed and now["refine"]["changed"] == len(changed)
-    assert client.get("/api/refine/rows").status == 422, "none waits"
+    assert client.rows("/api/refine/rows") == changed and now["refine"]["changed"] == len(changed)
+    assert all(Run(trained).assignments().column("label")[row].as_py() == labels[row] for row in changed)
+    assert client.get("/api/refine/moves").status == 422, "none waits"
     assert set(client.rows("/api/rows?code=2")) >= set(rows), "confirmed items never move"
     assert {one["code"]: one["name"] for one in now["classes"]}[2] == "wasp"
     # What was said before stays in the history, behind the refine that took it up.
@@ -83,7 +93,7 @@ def test_a_refit_is_shown_then_taken_and_can_be_taken_back(trained: Path) -> Non
     assert [(one["sentence"], one.get("past", False), one.get("by")) for one in lines] == [
         ("1 item taken out", False, None),
         ("Refined: another fit was taken", True, "refine"),
-        (f"{len(rows)} items confirmed as novel-001; novel-001 called wasp", True, None),
+        (f"{len(rows)} items confirmed as novel-001; novel-001 called wasp; 4 items not novel-002", True, None),
     ]
     assert 0 <= time.time() - lines[1]["time"] < 600, "a refine has a time, too"
     assert len(client.get("/api/history?limit=2").json) == 2

@@ -39,7 +39,8 @@ def make_app(session: Session, access: Access) -> Guard:
                 Route("/api/state", state(session, refining)),
                 *(Route(f"/api{path}", _reading(answer, session)) for path, answer in READS.items()),
                 *(Route(f"/api{path}", _writing(answer, session), methods=["POST"]) for path, answer in WRITES.items()),
-                Route("/api/refine/rows", moved(refining)),
+                Route("/api/refine/rows", changed(refining)),
+                Route("/api/refine/moves", moves(refining)),
                 Route("/api/refine", _refining(refining), methods=["GET", "POST"]),
                 Route("/api/refine/{end}", _refining(refining), methods=["POST"]),
                 Mount("/static", StaticFiles(directory=str(static_folder()))),
@@ -74,11 +75,13 @@ def items(session: Session, _request: Request) -> Response:
 
 
 def rows(session: Session, request: Request) -> Response:
-    """Rows of a class, or of a status, in an order; or the odd ones."""
+    """Rows of a class, or of a status, in an order; or the odd ones, or those of the last update."""
     asked = request.query_params
     with session.lock:
         if asked.get("status") == "odd":
             found = lookups.odd_rows(session.described)
+        elif asked.get("status") == "added":
+            found = lookups.added_rows(session.described)
         elif "status" in asked:
             found = lookups.rows_of_status(session.described, asked["status"])
         else:
@@ -162,14 +165,18 @@ def export(session: Session, _request: Request) -> Response:
     return Response(session.export(), media_type="text/csv; charset=utf-8", headers=headers)
 
 
-def moved(refining: Refining) -> Callable[[Request], Response]:
-    """Rows that a refit moves: the one that waits, all of them or from one class to another; or the last one taken."""
+def changed(refining: Refining) -> Callable[[Request], Response]:
+    """Rows that the last refit that was taken has moved."""
+    return lambda _request: Response(refining.changed().astype("<i4").tobytes(), media_type=BINARY)
+
+
+def moves(refining: Refining) -> Callable[[Request], Response]:
+    """What the refit that waits would move: all of it, or from one class to another."""
 
     def answer(request: Request) -> Response:
         has_pair = {"from", "to"} <= set(request.query_params)
         pair = (_number(request, "from"), _number(request, "to")) if has_pair else None
-        found = refining.rows(pair, taken="taken" in request.query_params)
-        return Response(found.astype("<i4").tobytes(), media_type=BINARY)
+        return JSONResponse(refining.moves(pair))
 
     return answer
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.files import read_metadata
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.items import Texts
 from ltgcd.discovery.classes import JUNK, STATUSES, UNSURE
@@ -43,6 +44,7 @@ PART_ITEMS = 8  # of a part on average, in a class that has too few for the usua
 LEANING = (
     0.5  # most that an unsure item's class is worth: it is more likely wrong than right, also where a person said so
 )
+NEWEST_FIRST = ("novel", "unsure", "known", "junk")  # what an update brought, by what is worth a look
 AUDITED = 20  # items of a class that are drawn by default
 
 
@@ -92,6 +94,22 @@ def rows_of_status(described: Described, status: str) -> NDArray[np.int64]:
         raise InputError(f"There is no status '{status}'; choose one of {', '.join(STATUSES)}.")
     rows = np.flatnonzero(described.now.status == STATUSES.index(status)).astype(np.int64)
     return rows[np.argsort(-described.now.confidence[rows], kind="stable")] if status == "unsure" else rows
+
+
+def added_rows(described: Described) -> NDArray[np.int64]:
+    """Rows that the last update added, what is new first: novel categories, unsure items, known classes, junk.
+
+    Each class stands together, its least sure items first.
+    """
+    now, n = described.now, added_by_update(described.review.base)
+    rows = np.arange(len(now.code) - n, len(now.code), dtype=np.int64)
+    turn = np.array([STATUSES.index(status) for status in NEWEST_FIRST]).argsort()[now.status[rows]]
+    return np.asarray(rows[np.lexsort((now.confidence[rows], now.code[rows], turn))])
+
+
+def added_by_update(table: pa.Table) -> int:
+    """How many items the last update added to these labels: they are the last ones."""
+    return int(read_metadata(table.schema).get("added", 0))
 
 
 def described_rows(described: Described, material: Material, rows: NDArray[np.int64]) -> list[dict[str, Any]]:

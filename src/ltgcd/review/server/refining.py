@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
+from ltgcd.common.files import read_metadata
+from ltgcd.discovery.classes import NOTE
 from ltgcd.review.log import StaleError
 from ltgcd.review.server.session import Seen, Session
 from ltgcd.run.reviewed import BY_REFINE
@@ -66,14 +68,31 @@ class Refining:
         is_here = self._taken is not None and self._taken[0] == self.session.held.base
         return self._taken[1] if is_here and self._taken is not None else np.empty(0, dtype=np.int64)
 
-    def rows(self, pair: tuple[int, int] | None = None, *, taken: bool = False) -> NDArray[np.int64]:
-        """Rows that the refit that waits would move, or from one class to another; of the last one `taken`."""
+    def changed(self) -> NDArray[np.int64]:
+        """Rows that the last refit that was taken has moved."""
         with self._lock:
-            if taken:
-                return self._changed()
+            return self._changed()
+
+    def moves(self, pair: tuple[int, int] | None = None) -> dict[str, Any]:
+        """What the refit that waits would move, or from one class to another: where to, and how sure it is of that.
+
+        The least sure first; ``names`` are those of the classes that they would go to.
+        """
+        with self._lock:
             if self._found is None:
                 raise InputError("There is no finished refit to look at.")
-            return self._found.refined.moved(pair)
+            refined = self._found.refined
+        rows, table = refined.moved(pair), refined.table
+        code, sure = (table.column(name).to_numpy()[rows] for name in ("label", "confidence"))
+        order = np.lexsort((rows, sure))
+        held = read_metadata(table.schema)[NOTE]
+        names = dict(zip(held["codes"], held["names"], strict=True))
+        return {
+            "rows": rows[order].tolist(),
+            "codes": code[order].tolist(),
+            "confidence": np.round(sure[order].astype(np.float64), 4).tolist(),
+            "names": {one: names[one] for one in np.unique(code).tolist()},
+        }
 
     def begin(self, seen: Seen) -> dict[str, Any]:
         """Begin a refit of the state that the page has seen."""

@@ -137,6 +137,7 @@ class Session:
                 "tiny": self.thumbnails.are_tiny(),
                 "meta": self._facts(),
                 "curve": k_curve(self.material.estimate),
+                "added": lookups.added_by_update(self.held.review.base),
                 "audit": lookups.audit_of_all(self.described, self._machine(), self.run.seed),
                 **self._figures(),
                 "classes": self.described.classes(),

@@ -75,7 +75,8 @@ function drawOther(view) {
     junk: ["Junk", "Taken out of training and of every count. Select and take back what does belong somewhere."],
     search: ["Items found", `By id or text: “${(view.q ?? "").slice(0, 80)}”`],
     like: ["Most like it", "The item that you looked at, and what is most like it. Select those that belong together, and move them."],
-    moved: [view.moved, "The next fit would move these; they still are where they were. R shows its changes again, to accept or throw away. What you say of an item now is kept, but then it has to be fitted anew."],
+    moved: [view.moved, "The next fit would move these, each with where to and how sure it is, the least sure first; they still are where they were. R shows its changes again, to accept or throw away. What you say of an item now is kept, but then it has to be fitted anew."],
+    added: ["Added by the last update", "In novel categories first, then unsure, then in known classes; of each class the least sure first. Their labels were given by the fit that was there."],
     changed: ["Changed by the last refine", "Items whose class is another one since then, and nobody but the fit said so. h and B take the refine back."],
     lasso: ["Lasso", "All items inside it, drawn or not. Move them, put them to the junk, or make a class of them."],
   }[view.like ? "like" : view.moved ? "moved" : view.status ?? view.kind];

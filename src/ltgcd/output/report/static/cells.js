@@ -7,10 +7,10 @@ const LONGEST_TAG = 60;
 export const DARK = "Framed ones are unsure: more likely wrong than right, and in no class yet.";
 const LONGEST_LINE = 600; // characters of a text in a cell; the whole is in the item's detail
 
-/** What a screen reader says of an item. */
-export function sentenceOf(row) {
+/** What a screen reader says of an item: how sure its class is, or how likely another one that it is shown for. */
+export function sentenceOf(row, chance) {
   const { confidence, flags } = store.items, facts = store.facts.get(row);
-  const said = flags[row] & GIVEN ? "confirmed" : flags[row] & LABELLED ? "labelled" : percentSure(confidence[row] / 255) + " confident";
+  const said = chance !== undefined ? percentSure(chance) + " likely" : flags[row] & GIVEN ? "confirmed" : flags[row] & LABELLED ? "labelled" : percentSure(confidence[row] / 255) + " confident";
   return `${facts?.text?.slice(0, LONGEST_LINE) ?? facts?.id ?? "item " + row}, ${said}`;
 }
 /** A cell for a row, to be filled. */
@@ -36,16 +36,19 @@ export function fillCell(node, row, kind) {
     node.dataset.state = state;
     say($(".mark", node), { given: "✓", labelled: "L", junk: "✕" }[state] ?? "");
   }
-  say($(".tag", node), (store.view.kind === "class" && !node.named) || state === "junk" ? "" : middleOut(nameOf(code[row]), LONGEST_TAG)); // where classes are mixed
-  const sentence = sentenceOf(row);
+  const next = node.chances === undefined ? store.view.goesTo?.get(row) : undefined; // in the grid: where the next fit would move it
+  const isPlain = (store.view.kind === "class" && !node.named) || state === "junk"; // only where classes are mixed they are named
+  say($(".tag", node), next ? `${percentSure(next.sure)} → ${middleOut(next.name, LONGEST_TAG)}` : isPlain ? "" : middleOut(nameOf(code[row]), LONGEST_TAG));
+  const chance = node.chances?.get(row), sure = confidence[row] / 255;
+  const sentence = sentenceOf(row, chance) + (next ? `, would go to ${next.name}, ${percentSure(next.sure)} confident` : "");
   if (node.ariaLabel !== sentence) {
     node.setAttribute("aria-label", sentence);
-    node.title = `${facts?.id ?? ""}\n${whereIs(row)} · ${percentSure(confidence[row] / 255)} confident`.trim();
+    node.title = `${facts?.id ?? ""}\n${whereIs(row)} · ${percentSure(sure)} confident${chance === undefined ? "" : `\n${percentSure(chance)} likely to belong here`}${next ? `\nNext fit: ${next.name} · ${percentSure(next.sure)} confident` : ""}`.trim();
   }
   if (kind === "image") { const missing = $(".no", node); if (missing && facts) say(missing, facts.id); return; }
   say($(".line", node), (facts?.text ?? facts?.id ?? "").slice(0, LONGEST_LINE));
-  say($(".sure b", node), percentSure(confidence[row] / 255));
-  $(".sure i", node).style.width = Math.max(2, confidence[row] / 2.55 * .4) + "px";
+  say($(".sure b", node), percentSure(chance ?? sure));
+  $(".sure i", node).style.width = Math.max(2, 40 * (chance ?? sure)) + "px";
 }
 /** Keys in a strip: x or space picks, arrows go from item to item, up and down by a line. */
 function pickByKey(event, node, pick) {
@@ -57,12 +60,12 @@ function pickByKey(event, node, pick) {
   event.preventDefault();
   event.stopPropagation();
 }
-/** A few items side by side, for a panel; a click on one calls `onpick` with its row. What is not `marked` is crossed out, or `plain` where nobody has looked at it yet; `named` ones say their class. */
-export function strip(rows, { onpick = null, label = "Items", marked = null, plain = false, named = false } = {}) {
+/** A few items side by side, for a panel; a click on one calls `onpick` with its row. What is not `marked` is crossed out, or `plain` where nobody has looked at it yet; `named` ones say their class, and those with `chances` by row how likely they belong to what the panel is about. */
+export function strip(rows, { onpick = null, label = "Items", marked = null, plain = false, named = false, chances = null } = {}) {
   const { kind } = store.state, box = el("div", { class: "strip " + kind, role: onpick ? "listbox" : "list", "aria-label": label, "aria-multiselectable": onpick ? "true" : null });
   const nodes = Array.from(rows, (row) => {
     const node = makeCell(row, kind);
-    node.named = named;
+    [node.named, node.chances] = [named, chances];
     if (!onpick) node.setAttribute("role", "listitem");
     else {
       node.tabIndex = 0;

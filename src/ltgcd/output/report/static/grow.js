@@ -52,8 +52,9 @@ export async function openGrow(code) {
     if (!rows.length) { panel.fill(el("p", { class: "none", text: "Nothing more is alike." })); panel.act(button("Close", "Esc", panel.close)); return; }
     const now = mended(rows.map((row) => chances.get(row)), said), expected = now.reduce((sum, chance) => sum + chance, 0) / now.length;
     kept = promised(now);
+    const likely = new Map(rows.map((row, at) => [row, now[at]]));
     ticked = new Set(rows.slice(0, kept));
-    list = strip(rows, { label: "Candidates, the most alike first; ticked ones are taken", plain: true, onpick: flip, marked: (row) => ticked.has(row) });
+    list = strip(rows, { label: "Candidates, the most alike first; ticked ones are taken", plain: true, chances: likely, onpick: flip, marked: (row) => ticked.has(row) });
     const from = new Map();
     for (const row of rows) from.set(whereIs(row), (from.get(whereIs(row)) ?? 0) + 1);
     const origin = [...from].sort((a, b) => b[1] - a[1]).slice(0, 4).map(([name, n]) => `${shortName(name)} (${whole(n)})`).join(" · ");

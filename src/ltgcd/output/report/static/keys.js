@@ -41,10 +41,12 @@ function escape(event, typing) {
 export function openHelp() {
   const panel = openPanel({ title: "Keys", kind: "help", keys: { "?": () => panel.close() } });
   const line = (command) => el("li", { class: command.when() ? "" : "off" }, el("kbd", { text: shownKey(command) }), el("span", { text: textOf(command.label) }));
-  const [now, later] = [COMMANDS.filter((one) => one.when()), COMMANDS.filter((one) => !one.when())];
+  const ofPage = ({ needs }) => needs === undefined || needs === store.source.mode, isFile = store.source.mode === "file";
+  const [now, later, never] = [COMMANDS.filter((one) => one.when()), COMMANDS.filter((one) => ofPage(one) && !one.when()), COMMANDS.filter((one) => isFile && !ofPage(one))];
   const moves = [["← ↑ → ↓", "Move from item to item (with Shift: select)"], ["Click", "Select or deselect; with Shift a range; drag a box; double click looks at it"]];
   panel.fill(el("h3", { text: "These work now" }), el("ul", { class: "keylist" }, ...moves.map(([key, text]) => el("li", {}, el("kbd", { text: key }), el("span", { text }))), ...now.map(line)),
-    later.length ? el("h3", { text: "These work elsewhere" }) : "", el("ul", { class: "keylist" }, ...later.map(line)));
+    later.length ? el("h3", { text: "These work elsewhere" }) : "", el("ul", { class: "keylist" }, ...later.map(line)),
+    never.length ? el("h3", { text: "These work on the page of ltgcd review" }) : "", el("ul", { class: "keylist" }, ...never.map(line)));
 }
 /** What a narrow screen has no room for in its top bar. */
 export function openMenu() {

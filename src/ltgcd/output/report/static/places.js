@@ -8,7 +8,7 @@ let number = 0, here = null, turning = false;
 export function viewOfAddress() {
   const [, code] = location.hash.match(/^#class-(\d+)$/) ?? [];
   if (code && store.classes.has(Number(code))) return { kind: "class", code: Number(code) };
-  const [, status] = location.hash.match(/^#(odd|unsure|junk|changed)$/) ?? [];
+  const [, status] = location.hash.match(/^#(odd|unsure|junk|added|changed)$/) ?? [];
   return status ? { kind: "lane", status } : null;
 }
 function addressOf({ kind, code, status }) {

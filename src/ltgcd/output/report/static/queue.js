@@ -43,6 +43,7 @@ function makeEntries() {
   if (plain && ["all", "unsure"].includes(wanted.status)) {
     if (store.source.can.odd) found.push({ view: { kind: "lane", status: "odd" }, lane: "odd", title: "Odd ones", text: "Unlike every class: novel ones?" });
     if (counts.unsure) found.push(lane("unsure", "Unsure items", "More likely wrong than right"));
+    if (store.state.added) found.push({ ...lane("added", "Added by the last update", "What is new in it comes first"), size: store.state.added });
     if (store.state.refine?.changed) found.push({ ...lane("changed", "Changed by the last refine", "Their class is another one now"), size: store.state.refine.changed });
     if (counts.junk) found.push(lane("junk", "Junk", "Taken out of every count"));
   }
@@ -57,7 +58,7 @@ function entryNode({ view, one, lane, title, size, text }) {
   const face = one && shownFaces.get(one.code), { kind } = store.state;
   if (one && face !== undefined && kind === "image") node.append(el("span", { class: "face" }, picture(face, 96)));
   else if (one) node.append(el("span", { class: "face plain" }, el("i", { class: "dot" })));
-  else node.append(el("span", { class: "face plain", text: { overview: "◔", odd: "✱", unsure: "?", junk: "✕", changed: "⇄", search: "⌕" }[lane] }));
+  else node.append(el("span", { class: "face plain", text: { overview: "◔", odd: "✱", unsure: "?", junk: "✕", added: "＋", changed: "⇄", search: "⌕" }[lane] }));
   const badges = [];
   if (one?.accepted) badges.push(el("span", { class: "badge done", text: "✓", title: "Every sure item is confirmed" }));
   if (one && isMixed(one)) badges.push(el("span", { class: "badge warn", text: `${whole(one.far)} look different`, title: "Select them: they lie far from the items that people gave it", onclick: (event) => { event.stopPropagation(); document.body.classList.remove("drawer"); show(view).then(() => emit("far")); } }));

@@ -83,10 +83,11 @@ function moveOf(one) {
 }
 /** A grid of the items that the fit that waits would move: all, or from one class to another. */
 async function look(panel, move = null) {
-  const rows = await store.source.refineRows(move?.codes).catch((error) => toast(error.message, { trouble: true }));
-  if (!rows) return;
+  const found = await store.source.refineMoves(move?.codes).catch((error) => toast(error.message, { trouble: true }));
+  if (!found) return;
+  const { rows, codes, confidence, names } = found;
   panel.close();
-  show({ kind: "lasso", rows, moved: move ? `${shortName(move.from)} → ${shortName(move.to)}` : "All that would move" });
+  show({ kind: "lasso", rows: Int32Array.from(rows), goesTo: new Map(rows.map((row, at) => [row, { name: names[codes[at]], sure: confidence[at] }])), moved: move ? `${shortName(move.from)} → ${shortName(move.to)}` : "All that would move" });
 }
 /** Bring back what was before the last refine that was taken. */
 export async function undoRefine() {

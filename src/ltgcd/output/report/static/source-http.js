@@ -69,7 +69,7 @@ export function httpSource() {
     state: () => get("/api/state"),
     items: async () => readItems(await binary("/api/items")),
     rows: async (code, part, order) => new Int32Array(await binary(`/api/rows?${query({ code, part, order })}`)),
-    lane: async (status) => new Int32Array(await binary(status === "changed" ? "/api/refine/rows?taken=1" : `/api/rows?${query({ status })}`)),
+    lane: async (status) => new Int32Array(await binary(status === "changed" ? "/api/refine/rows" : `/api/rows?${query({ status })}`)),
     describe: (rows) => get(`/api/describe?rows=${rows.join(",")}`),
     thumb: (row, size) => `/api/thumb/${row}?size=${size}`,
     neighbours: (row, n = 24) => get(`/api/neighbours/${row}?n=${n}`),
@@ -86,7 +86,7 @@ export function httpSource() {
     apply: (state) => post("/api/apply", seen(state)),
     refine: (state) => post("/api/refine", seen(state)),
     refineState: () => get("/api/refine"),
-    refineRows: async ([from, to] = []) => new Int32Array(await binary(`/api/refine/rows?${query({ from, to })}`)),
+    refineMoves: ([from, to] = []) => get(`/api/refine/moves?${query({ from, to })}`),
     refineEnd: (how, state) => post(`/api/refine/${how}`, seen(state)), // accept, discard or undo
   };
 }

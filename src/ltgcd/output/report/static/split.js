@@ -86,6 +86,7 @@ export function openSplit(code) {
     if (!picked.delete(at)) picked.add(at);
     draw();
     panel.dialog.focus();
+    panel.dialog.querySelectorAll(".part")[at].scrollIntoView({ block: "nearest" }); // what a letter will confirm is in sight
   }
   async function look(n) {
     number = n;
@@ -120,7 +121,8 @@ export function openSplit(code) {
     const open = some().flatMap((part) => part.shown).some((row) => !isTicked(row)) ? button("Tick all", "X", tickAll) : "";
     if (picked.size) {
       panel.act(...beside().map((other, at) => classButton("", nameOf(other), 28, LETTERS[at], keys[LETTERS[at]])), button("Another name …", "r", ask),
-        button(picked.size === 1 ? "A category of its own" : `One category of the ${picked.size}`, "Enter", take, { class: "primary" }), open);
+        button(picked.size === 1 ? "A category of its own" : `One category of the ${picked.size}`, "Enter", take, { class: "primary" }), open,
+        el("span", { class: "soft", text: `A class or a name also confirms the ${whole(ticked(pickedParts()).length)} that are shown and ticked.` }));
     } else {
       const n = ticked(parts).length;
       panel.act(button(number === 0 ? "Split off" : parts.length < 2 ? "Split" : `Split in ${parts.length}`, "Enter", take, { class: "primary", disabled: parts.length < 2 }), number === 0 || !n ? "" : button(`Confirm the ${whole(n)} ticked`, "a", confirm), open);
