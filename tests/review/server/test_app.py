@@ -300,6 +300,15 @@ def test_the_items_that_look_different_can_be_asked_for(client: Client) -> None:
     assert f"{len(far)} of " in done["why"] and "different from its labelled items" in done["why"]
 
 
+def test_confirming_the_middle_of_a_category_does_not_make_its_rim_look_different(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", n=900, d=24)
+    client = open_client(tmp_path / "run")
+    largest = max(client.get("/api/state").json["classes"], key=lambda one: one["size"] * (not one["known"]))
+    middle = client.rows(f"/api/rows?code={largest['code']}&part=sure&order=centre")[:16]
+    done = by_code(client.act({"op": "assign", "rows": middle, "code": largest["code"]}))[largest["code"]]
+    assert largest["size"] > 60 and done["far"] < 0.1 * largest["size"]
+
+
 def test_merge_split_create_reject_and_distinct(client: Client) -> None:
     best = client.get("/api/merges").json[0]
     pair = {best["code"], best["other"]}

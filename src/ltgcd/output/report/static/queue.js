@@ -43,7 +43,7 @@ function makeEntries() {
   if (plain && ["all", "unsure"].includes(wanted.status)) {
     if (store.source.can.odd) found.push({ view: { kind: "lane", status: "odd" }, lane: "odd", title: "Odd ones", text: "Unlike every class: novel ones?" });
     if (counts.unsure) found.push(lane("unsure", "Unsure items", "More likely wrong than right"));
-    if (store.state.added) found.push({ ...lane("added", "Added by the last update", "What is new in it comes first"), size: store.state.added });
+    if (store.state.added) found.push({ ...lane("added", "Added by the last update", "Novel categories first, then unsure items"), size: store.state.added });
     if (store.state.refine?.changed) found.push({ ...lane("changed", "Changed by the last refine", "Their class is another one now"), size: store.state.refine.changed });
     if (counts.junk) found.push(lane("junk", "Junk", "Taken out of every count"));
   }
