@@ -20,8 +20,8 @@ from ltgcd.run.reviewed import BY_REFINE
 if TYPE_CHECKING:
     from ltgcd.run.refine import Proposal
 
-SECONDS_AN_ITEM = 0.004  # before a refit has been timed: what one took on two cores
-LEAST_SECONDS = 20.0
+# Seconds to begin and for an item, before a refit has been timed here: what one took on two cores.
+SECONDS = {"frozen": (3.0, 0.0005), "last-stage": (5.0, 0.009)}
 
 
 class Refining:
@@ -40,7 +40,8 @@ class Refining:
         self._message = ""
         self._started = 0.0
         self._seconds = 0.0
-        self._expected = max(LEAST_SECONDS, SECONDS_AN_ITEM * len(session.material.ids))
+        start, item = SECONDS[session.run.config().get("regime", "frozen")]
+        self._expected = start + item * len(session.material.ids)
         self._seen = session.seen  # the state that it is fitted to
         self._number = 0  # of the refit: one that was thrown away while it ran has no say when it ends
         self._found: Proposal | None = None
