@@ -299,7 +299,7 @@ def test_the_keyboard(open_page: Any) -> None:
     page.locator("dialog").wait_for(state="detached")
     page.keyboard.press("?")
     assert page.locator("dialog .keylist").first.locator("li", has_text="Accept all 25").count() == 1
-    here, elsewhere, of_review = page.locator("dialog .keylist").all()
+    _here, elsewhere, of_review = page.locator("dialog .keylist").all()
     assert "Download corrections.csv" in elsewhere.inner_text() and "Split" not in elsewhere.inner_text()
     assert all(word in of_review.inner_text() for word in ("Split", "Grow", "Refine", "Undo the last refine"))
     page.keyboard.press("Escape")

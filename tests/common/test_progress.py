@@ -44,14 +44,13 @@ def test_a_log_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch, capsys:
     ]
 
 
-def test_a_terminal_sees_stage_rate_and_time_left() -> None:
-    code = (
-        "import time\nfrom ltgcd.common.progress import progress\n"
-        "with progress('embedding (x)', 40) as advance:\n"
-        "    for _ in range(40):\n        time.sleep(0.02)\n        advance(1)\n"
-    )
+def on_terminal(code: str) -> str:
+    """What some code that ends well shows on a terminal."""
     reader, writer = pty.openpty()
-    done = subprocess.run([sys.executable, "-c", code], stderr=writer, check=True, timeout=60)
+    environment = {**os.environ, "COLUMNS": "80"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], stderr=writer, stdout=writer, check=False, timeout=60, env=environment
+    )
     os.close(writer)
     shown = b""
     while True:
@@ -62,12 +61,39 @@ def test_a_terminal_sees_stage_rate_and_time_left() -> None:
         if not block:
             break
         shown += block
-    text = shown.decode()
-    assert done.returncode == 0
-    assert "embedding (x)" in text
-    assert "/40" in text
-    assert "/s" in text
-    assert "left" in text
+    assert done.returncode == 0, shown.decode()
+    return shown.decode()
+
+
+def test_a_terminal_sees_step_stage_rate_and_time_left() -> None:
+    text = on_terminal(
+        "import time\nfrom ltgcd.common.progress import progress, step, steps\n"
+        "from ltgcd.cli.common import status\n"
+        "with steps('embedding', 'training'):\n"
+        "    step('embedding')\n    status('embedding 1,200 texts')\n    status('this needs disk')\n"
+        "    with progress('embedding (x)', 1200) as advance:\n"
+        "        for _ in range(40):\n            time.sleep(0.03)\n            advance(30)\n"
+        "    step('rehearsals')\n    step('training')\n    status('training with x')\n"
+        "status('over')\n"
+    )
+    told = [line.strip() for line in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text).replace("\r", "\n").split("\n")]
+    said = [line for line in told if line.startswith("·")]
+    assert said == [
+        "· step 1 of 2 · embedding 1,200 texts",
+        "· this needs disk",
+        "· step 2 of 2 · training with x",
+        "· over",
+    ]
+    bars = [line for line in told if line.startswith("step 1 of 2 · embedding (x) ")]
+    assert any(re.search(r" 1,0\d0 of 1,200 · \d+/s · \d s left$", line) for line in bars), bars
+
+
+def test_what_is_over_at_once_draws_nothing() -> None:
+    text = on_terminal(
+        "from ltgcd.common.progress import progress\n"
+        "for n in range(50):\n    with progress('short', 10) as advance:\n        advance(10)\nprint('end')\n"
+    )
+    assert text.strip() == "end"
 
 
 def test_training_tells_how_far_it_is(
@@ -127,20 +153,18 @@ def test_what_takes_long_says_that_it_has_begun(
 
 def test_what_is_part_of_something_else_has_a_bar_below_it() -> None:
     """Two displays on one terminal would write over each other."""
-    code = (
-        "import time\nfrom ltgcd.common import progress\n"
+    on_terminal(
+        "import time\nfrom ltgcd.common import progress\nprogress.SHOWN_SECONDS = 0.05\n"
         "with progress.progress('training', 2) as outer:\n"
-        "    with progress.progress('searching', 2) as inner:\n"
-        "        inner(1)\n        time.sleep(0.3)\n"
+        "    time.sleep(0.3)\n"
+        "    with progress.progress('searching', 1):\n"
+        "        time.sleep(0.3)\n"
         "        assert len(progress._bars) == 1 and len(progress._bars[0].tasks) == 2\n"
         "    outer(1)\n    assert [task.description for task in progress._bars[0].tasks] == ['training']\n"
         "assert not progress._bars\n"
+        "with progress.progress('alone', 1):\n    time.sleep(0.3)\n    assert len(progress._bars) == 1\n"
+        "assert not progress._bars\n"
     )
-    reader, writer = pty.openpty()
-    done = subprocess.run([sys.executable, "-c", code], stderr=writer, check=False, timeout=60)
-    os.close(writer)
-    os.close(reader)
-    assert done.returncode == 0
 
 
 def test_every_long_stage_tells_how_far_it_is(

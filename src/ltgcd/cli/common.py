@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 from typer.core import TyperCommand
 
+from ltgcd.common.progress import told_step
 from ltgcd.common.visible import visible
 
 if TYPE_CHECKING:
@@ -199,8 +200,8 @@ def say(sentence: str, indent: str = "", *, file: TextIO | None = None) -> None:
 
 
 def status(message: str) -> None:
-    """Say on stderr which stage has begun."""
-    say(f"· {visible(message)}", "  ", file=sys.stderr)
+    """Say on stderr what happens, and which step has begun with it."""
+    say(f"· {told_step()}{visible(message)}", "  ", file=sys.stderr)
 
 
 def say_where(result: dict[str, Any]) -> None:

@@ -118,6 +118,7 @@ def refine(
 
     def work() -> dict[str, Any]:
         from ltgcd.common.errors import InputError
+        from ltgcd.common.progress import steps
         from ltgcd.run.directory import Run
         from ltgcd.run.refine import Proposal, refine_run, refined_copy, undo_refine
 
@@ -134,9 +135,10 @@ def refine(
             return refined_copy(
                 held, out, source=source, weights=weights, max_memory=max_memory, notify=status, show=shown
             )
-        proposal = refine_run(held, source=source, weights=weights, max_memory=max_memory, notify=status)
-        shown(proposal)
-        return proposal.summary() if dry_run else proposal.keep(status)
+        with steps("training", *([] if dry_run else ["report"])):
+            proposal = refine_run(held, source=source, weights=weights, max_memory=max_memory, notify=status)
+            shown(proposal)
+            return proposal.summary() if dry_run else proposal.keep(status)
 
     def show(result: dict[str, Any]) -> None:
         from ltgcd.output.report.sentences import SINCE_REFINED

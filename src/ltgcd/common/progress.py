@@ -14,67 +14,120 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
+SHOWN_SECONDS = 0.5  # after which a bar is drawn
 BEGAN_SECONDS = 5.0  # after which something without a line yet says what it is
 LINE_SECONDS = 30.0  # between two lines where there is no terminal
 is_shown = True  # not in a worker process, whose parent shows how far all of them are
 _bars: list[Progress] = []  # on the terminal; what is part of something else gets a line below it
+_lock = threading.Lock()  # of these
+_names: list[str] = []  # of the steps that are counted
+_step, _is_told = "", True  # which of them it is, and whether a line has said so
+
+
+@contextmanager
+def steps(*names: str) -> Iterator[None]:
+    """Long work in steps that `step` begins by name: what is shown meanwhile says which of how many it is.
+
+    Work that is part of longer work counts the steps of that.
+    """
+    if _names:
+        yield
+        return
+    _names.extend(names)
+    try:
+        yield
+    finally:
+        _names.clear()
+        step("")
+
+
+def step(name: str) -> None:
+    """Begin a step; a name that is none of those which are counted changes nothing."""
+    global _step, _is_told  # noqa: PLW0603 - what is shown on the one terminal that there is
+    if name in _names or not name:
+        _step = f"step {_names.index(name) + 1} of {len(_names)} · " if name else ""
+        _is_told = False
+
+
+def told_step() -> str:
+    """Which step has begun, for a line that says so; nothing where a line has said it before."""
+    global _is_told
+    said, _is_told = "" if _is_told else _step, True
+    return said
 
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar that counts to `total`; the block gets a function that says how many more are done."""
+    """Show how far something is that counts to `total`; the block gets a function that says how many more are done."""
     if not is_shown:
         yield lambda _done: None
     elif not sys.stderr.isatty():
         with _lines(title, total) as advance:
             yield advance
     else:
-        with _bar() as bar:
-            task = bar.add_task(title, total=total, rate="")
-
-            def advance(done: int) -> None:
-                speed = next(each.speed for each in bar.tasks if each.id == task)
-                bar.update(task, advance=done, rate=rate(speed) if speed else "")
-
-            try:
-                yield advance
-            finally:
-                bar.remove_task(task)
+        with _bar(title, total) as advance:
+            yield advance
 
 
 @contextmanager
-def _bar() -> Iterator[Progress]:
-    """The bars of this terminal: those that are there, or new ones that go when the block ends."""
-    if _bars:
-        yield _bars[-1]
-        return
+def _bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar, once it has lasted `SHOWN_SECONDS`: what is over by then would only flicker."""
+    started, done = time.monotonic(), 0
+    shown: list[tuple[Progress, TaskID]] = []
+
+    def show() -> None:
+        with _lock:
+            if not is_over:
+                bar = _bars[-1] if _bars else _new_bars()
+                # A call of a library, which is one, can't tell how far it is.
+                shown.append((bar, bar.add_task(_step + title, total=total if total > 1 else None, told="")))
+                tell()
+
+    def tell() -> None:
+        for bar, task in shown:
+            speed = done / max(time.monotonic() - started, 1e-9)
+            left = f" · {rate(speed)} · {time_left((total - done) / speed)} left" if done else ""
+            bar.update(task, completed=done, told=f"{done:,} of {total:,}{left}" if total > 1 else "")
+
+    def advance(more: int) -> None:
+        nonlocal done
+        done += more
+        tell()
+
+    is_over = False
+    began = threading.Timer(SHOWN_SECONDS, show)
+    began.daemon = True
+    began.start()
+    try:
+        yield advance
+    finally:
+        began.cancel()
+        with _lock:
+            is_over = True
+            for bar, task in shown:
+                bar.remove_task(task)
+                if not bar.tasks:
+                    _bars.remove(bar)
+                    bar.stop()
+
+
+def _new_bars() -> Progress:
+    """A place for bars on this terminal, which goes when the last of them does."""
     from rich.console import Console  # noqa: PLC0415 - only where a bar is drawn
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
+    from rich.table import Column  # noqa: PLC0415
 
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TextColumn("· left"),
-        TimeRemainingColumn(),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+        BarColumn(bar_width=12, table_column=Column(min_width=12)),
+        TextColumn("{task.fields[told]}", table_column=Column(no_wrap=True)),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        _bars.append(bar)
-        try:
-            yield bar
-        finally:
-            _bars.remove(bar)
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    bar.start()
+    _bars.append(bar)
+    return bar
 
 
 def rate(speed: float) -> str:
@@ -97,6 +150,7 @@ def _lines(title: str, total: int) -> Iterator[Callable[[int], None]]:
     """Say a line every `LINE_SECONDS`, at most, and none for what is finished in `BEGAN_SECONDS`."""
     started = said = time.monotonic()
     counted = 0
+    title = _step + title
     began = threading.Timer(BEGAN_SECONDS, _say, (f"· {title} …",))
     began.daemon = True
 

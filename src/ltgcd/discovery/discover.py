@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ltgcd.class_number.estimate import KEstimate
 from ltgcd.class_number.sampled import estimate_class_number
 from ltgcd.common.engine.threads import numpy_in_one_thread
+from ltgcd.common.progress import step
 from ltgcd.common.tables import Rows, RowTable, blocks
 from ltgcd.common.warn import warn
 from ltgcd.data.check import doubts_about
@@ -125,6 +126,7 @@ def discover(task: Task, config: DiscoveryConfig, hooks: Hooks | None = None) ->
         components if len(task.x) <= LARGEST else None,
     )
     del components
+    step("training")
     hooks.notify(f"{'training' if config.experiment else 'clustering'} with {config.method}, {k} classes")
     answer = _trained(problem, config, hooks, order, task.hints) if config.experiment else _clustered(problem, config)
     # Back to the caller's rows and numbers of classes.
@@ -158,6 +160,7 @@ def _class_number(
         return task.n_old, None
     estimate = hooks.estimate
     if estimate is None:
+        step("class number")
         hooks.notify("estimating the number of classes")
         estimate = hooks.world.from_first(
             lambda: estimate_class_number(

@@ -17,7 +17,7 @@ from scipy.optimize import linear_sum_assignment
 
 from ltgcd.common.engine.pool import NotForWorkers
 from ltgcd.common.engine.shards import in_processes, processes_that_pay
-from ltgcd.common.progress import progress
+from ltgcd.common.progress import progress, step
 from ltgcd.common.tables import Table, most_likely
 from ltgcd.data.collection import UNLABELLED, seed_after
 from ltgcd.data.samples import Sample, stratified_sample
@@ -177,6 +177,7 @@ def rehearse(
         How many rehearsals on frozen features may run side by side, each in a process of its own; fewer do where that
         ends sooner. They change no bit.
     """
+    step("rehearsals")
     novel_share = float((labels[problem.y == UNLABELLED] >= problem.n_old).mean())
     if problem.start is not None:  # a class that is hidden must not be found where an earlier answer had put it
         problem = problem._replace(start=np.where(problem.start < problem.n_old, UNLABELLED, problem.start))

@@ -15,6 +15,7 @@ from ltgcd.common.engine.rows import on_cluster
 from ltgcd.common.engine.shards import SAID_SECONDS
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
+from ltgcd.common.progress import step, steps
 from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
 from ltgcd.data.items import Items, Kind, Vectors
 from ltgcd.discovery.classes import classes_of
@@ -29,7 +30,17 @@ from ltgcd.output.report.sentences import count_categories
 from ltgcd.run.directory import Run
 from ltgcd.run.evaluate import accuracies
 from ltgcd.run.report import draw_report
-from ltgcd.run.train import Finished, Notify, regime_for, run_config, silent, train_run, train_together, vectors
+from ltgcd.run.train import (
+    Finished,
+    Notify,
+    regime_for,
+    run_config,
+    silent,
+    steps_of,
+    train_run,
+    train_together,
+    vectors,
+)
 
 # Backbone and side of an image in pixels. With OpenVINO on a CPU the second takes twice as long as the first, and the
 # third six times.
@@ -153,7 +164,8 @@ def discover_source(
             notify(f"{run} is finished{more}: its labels stay as they are")
         seconds = None if run.finished else _seconds(len(collection), dim, config, max_memory, embedding.workers)
         forecast = Forecast(seconds, config)
-        with on_cluster(embedding.cluster, run.shared, notify):
+        first = [] if backbone is None else ["embedding"]
+        with steps(*first, *steps_of(config), "report"), on_cluster(embedding.cluster, run.shared, notify):
             if backbone is None:
                 embedded, items, skipped = source, items_behind(store, source.collection.ids), 0
             else:
@@ -178,6 +190,7 @@ def discover_source(
             run.write_features(ids, x)  # also of images: another source may be embedded there later
             if items is not None:
                 run.write_items(items)
+            step("report")
             notify("drawing the report")
             shown: Items | None = items.items if items is not None else None
             draw_report(run, finished.table, x, shown, title=title)
@@ -265,6 +278,7 @@ def _embedded(
     collection = source.collection
     kind = collection.items.kind
     if not run.finished:
+        step("embedding")
         notify(f"embedding {len(collection):,} {kind}s")
     engine = embedding.engine if kind == "image" else "auto"
     is_timed = embedding.workers is None and embedding.cluster is None

@@ -16,6 +16,7 @@ from ltgcd.common.engine.ray_cluster import check_cluster
 from ltgcd.common.engine.rows import Arrays, Compute, by_rows, on_cluster
 from ltgcd.common.errors import InputError
 from ltgcd.common.outputs import check_output, output_path, sealed_table
+from ltgcd.common.progress import step
 from ltgcd.common.tables import most_likely
 from ltgcd.data.collection import UNLABELLED, Source
 from ltgcd.data.items import Vectors
@@ -213,6 +214,7 @@ def embed_new(
     backbone = backbone_of(key, weights)
     if backbone.kind != items.kind:
         raise InputError(f"{run} is a run of {backbone.kind}s, but the new items are {items.kind}s.")
+    step("embedding")
     notify(f"embedding {len(items):,} new {items.kind}s")
     return embed(source, backbone, folder, engine=key["engine"], cluster=cluster, may_be_empty=True, notify=notify)
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import LOCK, is_temporary, read_metadata
 from ltgcd.common.outputs import check_output
+from ltgcd.common.progress import step
 from ltgcd.data.collection import UNLABELLED, positions
 from ltgcd.data.sources import read_source
 from ltgcd.discovery.memory import FITTING_AGAIN, check_memory
@@ -103,6 +104,7 @@ class Proposal:
             fresh = {"by": BY_REFINE, "fit": fit, "model_k": found.k, LABEL_CODES: _resolved(held)}
             fitted = with_suggestions_of_run(run, self.refined.table, self._x)
             table = held.next_base(fitted, {**fresh, **calibration_note(found)})
+            step("report")
             notify("drawing the report")
             draw_after(run, lambda: draw_again(run, None, None, silent), notify)
         return self.summary(table)

@@ -18,6 +18,7 @@ from ltgcd.class_number.estimate import KEstimate
 from ltgcd.class_number.sampled import estimate_class_number
 from ltgcd.common.engine.ray_together import run_together
 from ltgcd.common.errors import InputError
+from ltgcd.common.progress import steps
 from ltgcd.data.check import doubts_about
 from ltgcd.data.collection import Collection, Source, positions
 from ltgcd.data.items import Items, Vectors
@@ -132,7 +133,7 @@ def train_run(
         run.begin(run_config(config, store), source)
 
     table = estimate = None
-    with ExitStack() as held, world.alive(folder):
+    with ExitStack() as held, world.alive(folder), steps(*steps_of(config)):
         world.from_first(take)
         if not run.finished:
             run.check_not_updated()
@@ -153,6 +154,12 @@ def train_run(
         table = run.assignments() if table is None else table
         estimate = run.estimate()
     return Finished(run, table, estimate, time.perf_counter() - started)
+
+
+def steps_of(config: DiscoveryConfig) -> list[str]:
+    """What a discovery does one after the other, as `ltgcd.common.progress.step` is told."""
+    estimates = [] if config.k is not None else ["class number"]
+    return [*estimates, "training", *(["rehearsals"] if config.rehearsals else [])]
 
 
 class Together(NamedTuple):

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from ltgcd.common.errors import InputError
 from ltgcd.common.files import read_metadata
+from ltgcd.common.progress import step, steps
 from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
 from ltgcd.data.identity import Comparison, compare_items
 from ltgcd.data.items import Kind, Vectors
@@ -80,7 +81,9 @@ def update_run(
         Told in a sentence what happens.
     """
     with run.lock("ltgcd update"):
-        return _update(run, source, base, store, weights, max_memory, notify)
+        embeds = [] if source.collection.items.kind == "vector" else ["embedding"]
+        with steps(*embeds, "labelling", "report"):
+            return _update(run, source, base, store, weights, max_memory, notify)
 
 
 def _update(
@@ -125,6 +128,7 @@ def _update(
             run.settle_labels()
     labels_kept = _keep_labels(run, source.collection, compared)
     if table is not before or not run.report_is_current:
+        step("report")
         notify("drawing the report")
         x = features_of_run(run, table, base) if x is None else x
         ids = table.column("id").combine_chunks()
@@ -280,6 +284,7 @@ def _added(
     x = np.concatenate([x_old, np.asarray(vectors(new), dtype=np.float32)])
     leaning = np.where(status == "junk", UNLABELLED, model.index_of(old))
     classes = np.where(status == "junk", UNLABELLED, core(model.index_of(old), ~np.isin(status, ("unsure", "junk"))))
+    step("labelling")
     notify(f"looking at {len(ids_new):,} new items")
     held = run.labels()
     of_label = codes_of_labels(held.class_names, note, model.classes)
