@@ -91,6 +91,15 @@ def test_one_class_is_not_enough(npz: Npz, tmp_path: Path) -> None:
     assert "Careful with that number: " in found.out and "no interval" in found.out
 
 
+def test_inspect_names_the_classes_with_few_labels(npz: Npz) -> None:
+    """Ten are comfortable, as the README says; the fewest first."""
+    y = np.concatenate([np.repeat([0, 1, 2], [12, 3, 5]), np.full(20, -1)])
+    x = np.random.RandomState(0).randn(40, 6).astype(np.float32)
+    said = call_cli("inspect", npz(x=x, y=y, y_true=None, class_names=np.array(["ant", "bee", "cat"]))).out
+    assert "2 classes have fewer than 10 labelled items, which is little to learn from: bee (3), cat (5)." in said
+    assert "fewer than" not in call_cli("inspect", npz(x=x, y=np.repeat([0, 1, -1], [10, 10, 20]), y_true=None)).out
+
+
 def test_a_folder_whose_rest_has_another_name(tmp_path: Path) -> None:
     folder = photos(tmp_path / "am", "ant", "bee", "to_sort")
     assert fails("discover", folder, "--out", tmp_path / "run") == (

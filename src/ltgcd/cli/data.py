@@ -27,6 +27,8 @@ from ltgcd.cli.common import (
     status,
 )
 
+LISTED = 8  # classes with few labels that are named
+
 datasets_app = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
 
 
@@ -114,6 +116,9 @@ def inspect(
         return inspect_source(source, labels, columns=Columns(text_column, label_column, id_column))
 
     def show(result: dict[str, Any]) -> None:
+        from ltgcd.common.visible import visible
+        from ltgcd.data.check import COMFORTABLE
+
         fewest, most = min(result["counts"].values()), max(result["counts"].values())
         each = f"{most:,} each" if fewest == most else f"{fewest:,} to {most:,}"
         classes = f"{result['n_old']:,} classes of {each}" if result["n_old"] > 1 else "1 class"
@@ -123,6 +128,13 @@ def inspect(
             f"{result['n']:,} {result['kind']}s: {result['n_labelled']:,} labelled in {classes}, "
             f"{result['n_unlabelled']:,} unlabelled{truth}. {ready}"
         )
+        if few := result["few"]:
+            told = ", ".join(f"{name} ({result['counts'][name]})" for name in few[:LISTED])
+            rest = f" and {len(few) - LISTED} more" if len(few) > LISTED else ""
+            many = "1 class has" if len(few) == 1 else f"{len(few):,} classes have"
+            say(
+                f"{many} fewer than {COMFORTABLE} labelled items, which is little to learn from: {visible(told)}{rest}."
+            )
         if result["ready"]:
             named = {"--labels": labels, "--text-column": text_column, "--label-column": label_column}
             options = [(name, str(value)) for name, value in {**named, "--id-column": id_column}.items() if value]

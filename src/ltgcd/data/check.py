@@ -18,6 +18,7 @@ from ltgcd.data.items import Vectors
 from ltgcd.data.order import row_keys
 from ltgcd.data.sources import AS_THEY_ARE, Columns, Notify, read_source, warn
 
+COMFORTABLE = 10  # labelled items of a class: of fewer, its width is a guess
 FEWEST_CLASSES = 2  # that must be labelled: one shows nothing of how unlike two classes are
 CHUNK = 32  # images in memory at a time
 ROWS = 8192  # embeddings in double precision at a time
@@ -55,6 +56,7 @@ def inspect_source(
         "ready": collection.n_old >= FEWEST_CLASSES,
         "lambda_labelled": imbalance_factor(counts),
         "counts": dict(zip(collection.class_names, counts.tolist(), strict=True)),
+        "few": [collection.class_names[at] for at in np.argsort(counts, kind="stable") if counts[at] < COMFORTABLE],
         "has_truth": truth is not None,
         "notes": notes,
     }
