@@ -21,11 +21,12 @@ from ltgcd.class_number.estimate import KEstimate
 from ltgcd.class_number.sampled import estimate_class_number
 from ltgcd.common.engine.threads import numpy_in_one_thread
 from ltgcd.common.progress import step
-from ltgcd.common.tables import Rows, RowTable, blocks
+from ltgcd.common.tables import Rows, RowTable
 from ltgcd.common.warn import warn
 from ltgcd.data.check import doubts_about
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.order import ContentOrder, content_order
+from ltgcd.discovery.labelling import answers
 from ltgcd.discovery.rehearsal import Calibrations, rehearse
 from ltgcd.discovery.task import DiscoveryConfig, Hints, Hooks, Task, check_class_number
 from ltgcd.graph.feature_graph import FeatureGraph, components_of
@@ -210,7 +211,7 @@ def _trained(
     )
     labelled = problem.y != UNLABELLED
     p = fit.probabilities if hints is None else _heeding(fit, hints, problem, order)
-    labels, own, second = _answers(p, problem.y)
+    labels, own, second = answers(p, problem.y)
     fitted = fit.fitted
     del fit, p  # features and neighbours of all items, which nobody needs in the rehearsals
     learnt = hints.calibrations if hints is not None else None
@@ -237,23 +238,6 @@ def _trained(
         calibrations=learnt,
         runner_up=second,
     )
-
-
-def _answers(p: RowTable, y: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
-    """Label, its probability, and the most likely class besides it, of every item (N,).
-
-    A labelled item keeps its label; its confidence is what the model thinks of that.
-    """
-    n, k = p.shape
-    labels, second = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    own = np.empty(n, dtype=np.float32)
-    for place, block in blocks(p):
-        row = np.arange(len(block))
-        label = np.where(y[place] != UNLABELLED, y[place], block.argmax(axis=1))
-        labels[place], own[place] = label, block[row, label]
-        block[row, label] = -1  # what is left is the runner-up
-        second[place] = block.argmax(axis=1) if k > 1 else label
-    return labels, own, second
 
 
 def _heeding(fit: Fit, hints: Hints, problem: Problem, order: ContentOrder) -> RowTable:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,14 +12,14 @@ from numpy.typing import NDArray
 
 from ltgcd.common.checksums import write_parquet
 from ltgcd.common.engine.ray_cluster import check_cluster
-from ltgcd.common.engine.rows import Arrays, Compute, by_rows, on_cluster
+from ltgcd.common.engine.rows import on_cluster
 from ltgcd.common.errors import InputError
 from ltgcd.common.outputs import check_output, output_path, sealed_table
 from ltgcd.common.progress import step
-from ltgcd.common.tables import most_likely
 from ltgcd.data.collection import UNLABELLED, Source
 from ltgcd.data.items import Vectors
 from ltgcd.discovery.classes import SUGGESTED, Classes, classes_of, table_of
+from ltgcd.discovery.labelling import said_of
 from ltgcd.discovery.memory import LABELLING, check_memory
 from ltgcd.discovery.rehearsal import Calibrations
 from ltgcd.features.backbones import backbone_of
@@ -31,8 +30,6 @@ from ltgcd.run.directory import Run
 from ltgcd.run.train import Notify, rows_in, silent, vectors
 from ltgcd.training.calibration import Calibration
 from ltgcd.training.model import FittedModel, extended
-
-LABELLED = 2**15  # vectors of a block, in whole batches
 
 
 def predict_source(
@@ -98,7 +95,7 @@ def _predict(
     if not is_there:
         done = embed_new(run, source, out.with_name(f"{out.stem}.features"), model, weights, notify, cluster)
         source, store, skipped = done.source, done.store, done.skipped
-    labels, largest = said_of(model.fitted, model_views(run, source, store, model))
+    labels, largest, _runner_up = said_of(model.fitted, model_views(run, source, store, model))
     confidence, unsure = model.fitted.judged(largest, labels)
     proposed = {name: kept for name, kept in run.assignments_note().items() if name == SUGGESTED}
     table = table_of(source.collection.ids, model.codes[labels], confidence, unsure, model.classes, proposed)
@@ -217,21 +214,6 @@ def embed_new(
     step("embedding")
     notify(f"embedding {len(items):,} new {items.kind}s")
     return embed(source, backbone, folder, engine=key["engine"], cluster=cluster, may_be_empty=True, notify=notify)
-
-
-def said_of(fitted: FittedModel, views: Views) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Most likely class of each new item (n,), and its probability; vectors block by block, which others may share."""
-    if not isinstance(views, VectorViews):
-        return most_likely(fitted.table(views))
-    labels, largest = np.empty(len(views), dtype=np.int64), np.empty(len(views), dtype=np.float32)
-    for place, found in by_rows(partial(_labeller, fitted), {"x": views.x}, len(views), LABELLED, "labelling"):
-        labels[place], largest[place] = found
-    return labels, largest
-
-
-def _labeller(fitted: FittedModel, arrays: Arrays) -> Compute:
-    x = arrays["x"]
-    return lambda start, stop: most_likely(fitted.table(VectorViews(np.array(x[start:stop]))))
 
 
 def model_views(run: Run, source: Source, store: FeatureStore | None, model: RunModel) -> Views:

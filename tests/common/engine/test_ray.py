@@ -27,15 +27,16 @@ from ltgcd.common.engine.shards import map_shards
 from ltgcd.common.errors import InputError
 from ltgcd.data.collection import Collection, Source
 from ltgcd.data.items import Vectors
+from ltgcd.discovery import labelling
+from ltgcd.discovery.labelling import said_of
 from ltgcd.features.backbones import load_backbone
 from ltgcd.features.embed import embed
 from ltgcd.features.views import VectorViews
 from ltgcd.graph import knn
 from ltgcd.graph.knn import knn_graph
-from ltgcd.run import predict as predicting
 from ltgcd.run.directory import Run
 from ltgcd.run.discover import Embedding, discover_source
-from ltgcd.run.predict import predict_source, said_of
+from ltgcd.run.predict import predict_source
 from ltgcd.training.config import changed
 from ltgcd.training.fit import fit_model
 from ltgcd.training.methods import METHODS
@@ -167,7 +168,7 @@ def test_a_discovery_on_a_cluster_is_that_of_one_process(
 ) -> None:
     """Labels, confidences and the number of classes to the last bit, and those of new items."""
     monkeypatch.setattr(knn, "QUERIES", 256)
-    monkeypatch.setattr(predicting, "LABELLED", 256)
+    monkeypatch.setattr(labelling, "LABELLED", 256)
     random = np.random.RandomState(0)
     true = random.randint(6, size=1200)
     x = (3 * np.eye(6, 12)[true] + random.randn(1200, 12)).astype(np.float32)
@@ -239,7 +240,7 @@ def test_an_actor_killed_in_a_real_stage_changes_no_bit(
 ) -> None:
     """In the middle of its work, before the first of it, or when all but the message is done."""
     monkeypatch.setattr(knn, "QUERIES", 1024)
-    monkeypatch.setattr(predicting, "LABELLED", 256)
+    monkeypatch.setattr(labelling, "LABELLED", 256)
     alone = stage(tmp_path / "alone", None, lambda _sentence: None)
     run, marker = shards.run_on_ray, tmp_path / "died"
     monkeypatch.setattr(
