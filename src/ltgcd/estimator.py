@@ -61,6 +61,9 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     labels_from : {"collection", "elsewhere", "random-items"}
         Whether the labelled items are a part of the collection or were gathered beside it, for the estimate of the
         number of classes (`ltgcd.class_number.estimate.estimate_k`).
+    fit_on : int, optional
+        About how many items teach the classifier, all labelled ones among them, which then labels the others: for
+        collections that a fit can't hold. By default all.
     unlabelled : hashable, optional
         What stands for an unlabelled item in y, besides None and NaN: -1 by default. None where -1 is a class of yours,
         as it is in ``check_classifiers_classes`` of scikit-learn: -1 and 1 are two classes there, and by default one
@@ -111,6 +114,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         settings: dict[str, Any] | None = None,
         rehearsals: int | Literal["auto"] = "auto",
         labels_from: str = "collection",
+        fit_on: int | None = None,
         unlabelled: Hashable | None = UNLABELLED,
         random_state: int = 0,
     ) -> None:
@@ -121,6 +125,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.settings = settings
         self.rehearsals = rehearsals
         self.labels_from = labels_from
+        self.fit_on = fit_on
         self.unlabelled = unlabelled
         self.random_state = random_state
 

@@ -139,7 +139,7 @@ def test_every_command_that_holds_features_refuses_what_it_may_not_have(
     files = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != LOCK}
     for command, rest in (
         (("estimate-k", new), "estimate it on samples of as many with --sample"),
-        (("train", new, "--out", out), "the rest can then be labelled by 'ltgcd predict'"),
+        (("train", new, "--out", out), "learn from as many with --fit-on"),
         (("predict", run, new, "--out", out), "give them in several parts"),
         (("update", run, new), "take a machine with more"),
         (("refine", run, "--source", new), "take a machine with more"),

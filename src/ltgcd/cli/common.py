@@ -74,6 +74,15 @@ Cluster = Annotated[
         "stage: ray (this machine), auto (the one this machine is part of) or ray://host:10001; see docs/scale.md.",
     ),
 ]
+FitOn = Annotated[
+    int | None,
+    typer.Option(
+        "--fit-on",
+        show_default="all",
+        help="Learn from about so many items, all labelled ones among them, and let the model label the others: for "
+        "what does not fit into memory.",
+    ),
+]
 MaxMemory = Annotated[
     str | None,
     typer.Option(

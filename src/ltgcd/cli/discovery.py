@@ -10,6 +10,7 @@ import typer
 from ltgcd.cli.common import (
     Cluster,
     Engine,
+    FitOn,
     IdColumn,
     Json,
     LabelColumn,
@@ -68,6 +69,7 @@ def discover(
     workers: Workers = None,
     cluster: Cluster = None,
     max_memory: MaxMemory = None,
+    fit_on: FitOn = None,
     seed: Seed = 0,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
@@ -85,6 +87,7 @@ def discover(
       ltgcd discover tickets.csv --text-column body --label-column topic
       ltgcd discover photos/ --quality quick
       ltgcd discover photos/ --views 4 --out runs/photos --json
+      ltgcd discover ten-million.npz --fit-on 1000000 --max-memory 24G
     """
 
     def work() -> dict[str, Any]:
@@ -111,6 +114,7 @@ def discover(
             k=class_number(k),
             embedding=Embedding(backbone, image_size, views, weights, engine, workers, quality, cluster),
             labels_from=labels_from,
+            fit_on=fit_on,
             random_state=seed,
             store=opened(source),
             max_memory=max_memory,

@@ -10,6 +10,7 @@ import typer
 
 from ltgcd.cli.common import (
     Cluster,
+    FitOn,
     Json,
     Labels,
     LabelsFrom,
@@ -187,6 +188,7 @@ def train(
     ] = None,
     backbone: OwnBackbone = None,
     max_memory: MaxMemory = None,
+    fit_on: FitOn = None,
     workers: Workers = None,
     cluster: Cluster = None,
     seed: Seed = 0,
@@ -214,7 +216,7 @@ def train(
         from ltgcd.common.errors import InputError
         from ltgcd.common.outputs import check_folder
         from ltgcd.data.sources import read_source
-        from ltgcd.discovery.memory import DISCOVERING, processes_that_fit
+        from ltgcd.discovery.memory import discovering, processes_that_fit
         from ltgcd.discovery.task import configure
         from ltgcd.features.backbones import trust_backbone
         from ltgcd.features.cache import opened
@@ -245,11 +247,12 @@ def train(
             k=class_number(k),
             rehearsals=rehearsals,
             labels_from=labels_from,
+            fit_on=fit_on,
             random_state=seed,
             n_processes=join_world().size,
             keeps_checkpoints=True,
         )
-        check_vectors_fit(read, max_memory, DISCOVERING, config.k)
+        check_vectors_fit(read, max_memory, discovering(fit_on), config.k)
         n, dim = vectors(read).shape
         with on_cluster(cluster, Run(out).shared, status) if join_world().size == 1 else nullcontext():
             done = train_run(

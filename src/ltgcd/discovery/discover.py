@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +27,11 @@ from ltgcd.common.warn import warn
 from ltgcd.data.check import doubts_about
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.order import ContentOrder, content_order
-from ltgcd.discovery.labelling import answers
+from ltgcd.discovery.labelling import answers, said_of
+from ltgcd.discovery.part import hooks_of_part, rows_of_part, task_of_part
 from ltgcd.discovery.rehearsal import Calibrations, rehearse
 from ltgcd.discovery.task import DiscoveryConfig, Hints, Hooks, Task, check_class_number
+from ltgcd.features.views import VectorViews
 from ltgcd.graph.feature_graph import FeatureGraph, components_of
 from ltgcd.training.calibration import Calibration
 from ltgcd.training.fit import Fit, fit_model
@@ -36,6 +39,8 @@ from ltgcd.training.methods import get_method
 from ltgcd.training.model import FittedModel, reordered
 from ltgcd.training.novelty import LARGEST
 from ltgcd.training.problem import Problem
+
+T = TypeVar("T", bound=np.generic)
 
 # Weight of a person who put an item somewhere among others, beside the fit's own opinion: what the fit is quite sure of
 # still wins. Parts of splits that look right hold some wrong items.
@@ -106,12 +111,17 @@ def discover(task: Task, config: DiscoveryConfig, hooks: Hooks | None = None) ->
     2. Train a classifier for known and novel ones (`ltgcd.training.fit`), or cluster.
     3. Rehearse with hidden classes how often its labels are right (`ltgcd.discovery.rehearsal`).
     4. Label every item, with that probability; what is more likely wrong than right is unsure.
+
+    Where the configuration says that fewer items teach the classifier (`fit_on`), 2 and 3 are theirs alone, and the
+    model labels the others (`ltgcd.discovery.part`).
     """
     hooks = hooks or Hooks()
     check_class_number(config.k, task.n_old, len(task.x))
     for doubt in doubts_about(task.x, task.y):  # what no answer can come from is refused there
         warn(doubt)
     order = content_order(task.x, task.y, task.n_old)
+    if config.fit_on is not None and config.fit_on < len(task.x):
+        return _from_part(task, config, hooks, order, config.fit_on)
     components = components_of(np.asarray(task.x, dtype=np.float32)[order.rows]) if _are_asked_for(config) else None
     k, estimate = _class_number(task, config, hooks, order, components)
     views = task.views.select(order.rows) if task.views is not None else None
@@ -145,6 +155,33 @@ def discover(task: Task, config: DiscoveryConfig, hooks: Hooks | None = None) ->
     )
 
 
+def _from_part(task: Task, config: DiscoveryConfig, hooks: Hooks, order: ContentOrder, size: int) -> Discovery:
+    """What a fit of some of the items makes of all of them."""
+    rows = rows_of_part(task, size, _start(task, order), order, config.random_state)
+    k, estimate = _class_number(task, config, hooks, order, None)
+    hooks.notify(f"the fit is on {len(rows):,} of the {len(task.x):,} items, and its model labels the others")
+    own = dataclasses.replace(config, k=k, fit_on=None)
+    part = discover(task_of_part(task, rows), own, hooks_of_part(hooks, rows, len(task.x)))
+    assert part.fitted is not None and part.runner_up is not None
+    views = task.views or VectorViews(np.asarray(task.x, dtype=np.float32))
+    labels, largest, second = said_of(part.fitted, views)
+    confidence, unsure = part.fitted.judged(largest, labels)
+
+    def together(of_all: NDArray[T], of_part: NDArray[T]) -> NDArray[T]:
+        """Copies of an item are one answer, whichever of them had a part in the fit."""
+        of_all[rows] = of_part
+        return order.caller_rows(order.as_first_copy(of_all[order.rows]))
+
+    return dataclasses.replace(
+        part,
+        labels=together(labels, part.labels),
+        confidence=together(confidence, part.confidence),
+        unsure=together(unsure, part.unsure),
+        runner_up=together(second, part.runner_up),
+        estimate=estimate,
+    )
+
+
 def _are_asked_for(config: DiscoveryConfig) -> bool:
     """Whether principal components are asked for by somebody: the class number, or the start of the prototypes."""
     return config.k is None or (config.experiment is not None and config.experiment.start == "communities")
@@ -172,6 +209,7 @@ def _class_number(
                 random_state=config.random_state,
                 order=order,
                 components=components,
+                sample=config.fit_on,
             )
         )
         hooks.estimated(estimate)

@@ -21,6 +21,7 @@ START = 0.5
 ESTIMATE = 0.4, 1.0e-4  # of the number of classes: everything, an item
 ESTIMATE_SEARCH = 2.2e-9, 2.0e-7  # and its neighbours, see `search_seconds`
 REHEARSAL = 0.85  # of a fit: fewer labels
+LABELLING = 8e-5  # an item that had no part in the fit
 SIDE_BY_SIDE = 1.3  # of a fit beside another one: they share caches, memory and what FAISS had for itself
 MAP, LAID_OUT = 0.0018, 4000  # an item that t-SNE lays out, and how many at most
 STEP, STEPS = 0.0025, 40  # seconds of a step, and steps: as a fit takes them
@@ -50,18 +51,21 @@ def discovery_seconds(n: int, config: DiscoveryConfig, processes: int = 1) -> fl
     if config.experiment is None or config.regime != "frozen":
         return None
     epochs = config.experiment.schedule.epochs
-    estimate = _estimate_seconds(n) if config.k is None else 0.0
+    estimate = _estimate_seconds(n, config.fit_on) if config.k is None else 0.0
+    labelling = 0.0
+    if config.fit_on is not None and config.fit_on < n:
+        n, labelling = config.fit_on, LABELLING * n
     # A sample of a larger collection has more classes: about √N of them, where nobody knows better.
     one = REHEARSAL * fit_seconds(min(n, ITEMS), epochs) * math.sqrt(max(1.0, n / ITEMS))
     times = config.rehearsals
     beside = processes_that_pay(times, times * one, processes) if times else 1
     rehearsals = times * one if beside == 1 else START_SECONDS + -(-times // beside) * SIDE_BY_SIDE * one
-    return START + estimate + fit_seconds(n, epochs) + rehearsals + MAP * min(n, LAID_OUT)
+    return START + estimate + fit_seconds(n, epochs) + labelling + rehearsals + MAP * min(n, LAID_OUT)
 
 
-def _estimate_seconds(n: int) -> float:
+def _estimate_seconds(n: int, sample: int | None = None) -> float:
     """Seconds of the class number: of all items, or of samples and their halves where these are too many."""
-    size = sample_size(n, None)
+    size = sample_size(n, sample)
     if size is not None:
         return SAMPLES * (_estimate_seconds(size) + _estimate_seconds(size // 2))
     start, item = ESTIMATE

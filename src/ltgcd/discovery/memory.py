@@ -16,6 +16,7 @@ from ltgcd.graph.whitening import DIMENSIONS
 
 PROGRAM = 1300 << 20  # bytes of Python, torch and blocks of fixed size: what 62,500 items took beyond the rest
 LABELLING_PROGRAM = 700 << 20  # of Python and torch, and the blocks that each core labels
+SHOWING = 800  # bytes an item: whitened features, places, labels
 NEIGHBOURS = 800  # bytes an item: candidates and neighbours of the largest graphs
 PROCESS = 450 << 20  # bytes of Python and torch in a process that rehearses
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -54,8 +55,20 @@ class Work(NamedTuple):
     rest: str
 
 
-DISCOVERING = Work(needed_memory, "the rest can then be labelled by 'ltgcd predict', or take a machine with more")
-FITTING_AGAIN = Work(needed_memory, "take a machine with more")
+def discovering(fit_on: int | None, *, again: bool = False) -> Work:
+    """A discovery whose fit is on all items or on so many, from nothing or `again` for a run."""
+
+    def needed(n: int, dim: int, k: int | None) -> int:
+        if fit_on is None or fit_on >= n:
+            return needed_memory(n, dim, k)
+        # All features, and beside them the fit of a part, or what the page and the proposed names need of all items.
+        return 4 * n * dim + max(needed_memory(fit_on, dim, k), PROGRAM + SHOWING * n)
+
+    on_less = "learn from as many with --fit-on" if fit_on is None else "fit on fewer"
+    return Work(needed, "take a machine with more" if again else f"{on_less}, or take a machine with more")
+
+
+DISCOVERING = discovering(None)
 LABELLING = Work(labelling_memory, "give them in several parts, or take a machine with more")
 
 

@@ -37,5 +37,6 @@ def configured(parameters: dict[str, Any], n_old: int, n: int, store: FeatureSto
         k=None if k == "auto" else int(k),
         rehearsals=parameters["rehearsals"],
         labels_from=parameters["labels_from"],
+        fit_on=parameters["fit_on"],
         random_state=int(seed),
     )

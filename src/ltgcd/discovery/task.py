@@ -21,6 +21,7 @@ from ltgcd.training.fit import check_experiment
 from ltgcd.training.loop import Watch, unwatched
 from ltgcd.training.methods import get_method
 
+FEWEST_TO_FIT = 100  # items; a collection that has no more takes no time at all
 # Rehearsals by what one costs: seconds to a minute, or as long as the run itself.
 REHEARSALS: dict[Regime, int] = {"frozen": 4, "last-stage": 1}
 
@@ -97,6 +98,9 @@ class DiscoveryConfig:
         At 0, confidences are the model's own and no item is unsure.
     labels_from : {"collection", "elsewhere", "random-items"}
         Where the labelled items come from, for the estimate of K (`ltgcd.class_number.estimate.estimate_k`).
+    fit_on : int or None
+        About how many items teach the classifier, all labelled ones among them, which then labels the others; None for
+        all. For collections that a fit can't hold.
     random_state : int
         Seed.
     """
@@ -108,6 +112,7 @@ class DiscoveryConfig:
     rehearsals: int = 0
     labels_from: LabelsFrom = "collection"
     random_state: int = 0
+    fit_on: int | None = None
 
 
 def configure(
@@ -119,6 +124,7 @@ def configure(
     k: int | None = None,
     rehearsals: int | Literal["auto"] = "auto",
     labels_from: str = "collection",
+    fit_on: int | None = None,
     random_state: int = 0,
     n_processes: int = 1,
     keeps_checkpoints: bool = False,
@@ -127,7 +133,7 @@ def configure(
 
     Parameters
     ----------
-    method, regime, k, labels_from, random_state
+    method, regime, k, labels_from, fit_on, random_state
         See `DiscoveryConfig`.
     preset : {"default", "paper", "literal"}
         Reading of the paper that the settings begin from.
@@ -152,8 +158,15 @@ def configure(
         raise InputError(f"There can be 0 to {PARTS} rehearsals, not {rehearsals!r}.")
     if rehearsals and not chosen.trained:
         raise InputError(f"'{method}' trains nothing that could be rehearsed; leave out the rehearsals.")
+    if fit_on is not None and not chosen.trained:
+        raise InputError(
+            f"'{method}' leaves no model that could label the other items; leave out the number to fit on."
+        )
+    if fit_on is not None and (not isinstance(fit_on, int | np.integer) or fit_on < FEWEST_TO_FIT):
+        raise InputError(f"A fit takes {FEWEST_TO_FIT:,} items or more, not {fit_on!r}.")
     origin = labels_origin(labels_from)
-    return DiscoveryConfig(method, regime, experiment, k, int(rehearsals), origin, random_state)
+    fitted = None if fit_on is None else int(fit_on)
+    return DiscoveryConfig(method, regime, experiment, k, int(rehearsals), origin, random_state, fitted)
 
 
 def check_class_number(k: int | None, n_old: int, n: int) -> None:

@@ -20,7 +20,7 @@ from ltgcd.data.collection import UNLABELLED, Collection, Source, positions
 from ltgcd.data.items import Items, Kind, Vectors
 from ltgcd.discovery.classes import classes_of
 from ltgcd.discovery.duration import Forecast, discovery_seconds, pace
-from ltgcd.discovery.memory import check_memory, processes_that_fit
+from ltgcd.discovery.memory import check_memory, discovering, processes_that_fit
 from ltgcd.discovery.task import DiscoveryConfig, check_class_number, configure
 from ltgcd.features.backbones import check_backbone, default_backbone, load_backbone
 from ltgcd.features.backbones.base import Backbone
@@ -113,6 +113,7 @@ def discover_source(
     method: str = "ltgcd",
     rehearsals: int | Literal["auto"] = "auto",
     labels_from: str = "collection",
+    fit_on: int | None = None,
     random_state: int = 0,
     store: FeatureStore | None = None,
     title: str | None = None,
@@ -131,7 +132,7 @@ def discover_source(
         Number of classes; estimated if None.
     embedding : Embedding, optional
         How images or texts become vectors.
-    method, rehearsals, labels_from, random_state
+    method, rehearsals, labels_from, fit_on, random_state
         See `ltgcd.discovery.task.configure`.
     store : FeatureStore, optional
         Cached activations, where the source is a folder of ``ltgcd embed``.
@@ -150,11 +151,12 @@ def discover_source(
     run.check_free()
     if embedding.cluster is not None:
         check_cluster(embedding.cluster)
-    config = _configured(source, embedding, store, k, method, rehearsals, labels_from, random_state)
+    config = _configured(source, embedding, store, k, method, rehearsals, labels_from, fit_on, random_state)
     together = train_together(config, embedding.cluster, embedding.workers)
     backbone = None if isinstance(collection.items, Vectors) else embedding.load(collection.items.kind)
     dim = vectors(source).shape[1] if backbone is None else backbone.dim
-    check_memory(len(collection), dim, k, max_memory, notify, held=backbone is None)
+    work = discovering(fit_on)
+    check_memory(len(collection), dim, k, max_memory, notify, work=work, held=backbone is None)
     # One lock from here to the end: an update between two steps would be undone by the next one.
     with run.lock("ltgcd discover"):
         run.check_not_updated()
@@ -245,6 +247,7 @@ def _configured(
     method: str,
     rehearsals: int | Literal["auto"],
     labels_from: str,
+    fit_on: int | None,
     random_state: int,
 ) -> DiscoveryConfig:
     """The configuration of the run, with everything checked that needs no features."""
@@ -266,6 +269,7 @@ def _configured(
         k=k,
         rehearsals=rehearsals,
         labels_from=labels_from,
+        fit_on=fit_on,
         random_state=random_state,
         keeps_checkpoints=True,
     )

@@ -24,7 +24,7 @@ from ltgcd.common.outputs import check_output
 from ltgcd.common.progress import step
 from ltgcd.data.collection import UNLABELLED, positions
 from ltgcd.data.sources import read_source
-from ltgcd.discovery.memory import FITTING_AGAIN, check_memory
+from ltgcd.discovery.memory import check_memory, discovering
 from ltgcd.discovery.task import Hooks
 from ltgcd.features.backbones import backbone_of
 from ltgcd.features.cache import FeatureStore, opened
@@ -164,7 +164,8 @@ def refine_run(
         notify("nothing new was said since the last refine; a fit from where that ended moves only what is in doubt")
     model = load_run_model(run, weights)
     table = review.base
-    check_memory(len(table), model.dim, model.fitted.k, max_memory, notify, work=FITTING_AGAIN, held=False)
+    work = discovering(config.fit_on, again=True)
+    check_memory(len(table), model.dim, model.fitted.k, max_memory, notify, work=work, held=False)
     x = features_of_run(run, table, source)
     views, tail = None, None
     if config.regime == "last-stage":

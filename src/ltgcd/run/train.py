@@ -270,6 +270,8 @@ def run_config(config: DiscoveryConfig, store: FeatureStore | None) -> dict[str,
         decisive |= {"regime": config.regime, "settings": config.experiment.settings()}
         if config.rehearsals:
             decisive["rehearsals"] = config.rehearsals
+        if config.fit_on is not None:
+            decisive["fit_on"] = config.fit_on
         if config.regime == "last-stage" and store:
             decisive["features"] = {name: value for name, value in store.key.items() if value is not None}
     if config.k is None and config.labels_from != "collection":
@@ -288,6 +290,7 @@ def config_of_run(run: Run) -> DiscoveryConfig:
         k=None if kept["k"] == "auto" else int(kept["k"]),
         rehearsals=0,
         labels_from=kept.get("labels_from", "collection"),
+        fit_on=kept.get("fit_on"),
         random_state=run.seed,
     )
 

@@ -33,7 +33,7 @@ from ltgcd.data.write_source import labels_table
 from ltgcd.discovery.assignments import core
 from ltgcd.discovery.classes import Classes, table_of
 from ltgcd.discovery.extend import extend
-from ltgcd.discovery.memory import FITTING_AGAIN, check_memory
+from ltgcd.discovery.memory import check_memory, discovering
 from ltgcd.features.cache import FeatureStore, items_behind
 from ltgcd.features.embed import Embedded
 from ltgcd.output.report.layout import Places, places_beside
@@ -100,7 +100,7 @@ def _update(
     run.class_count()  # refused here if another tool has rewritten the assignments
     model = load_run_model(run, weights)
     n = len(before) + len(source.collection)
-    check_memory(n, model.dim, model.fitted.k, max_memory, notify, work=FITTING_AGAIN, held=False)
+    check_memory(n, model.dim, model.fitted.k, max_memory, notify, work=discovering(None, again=True), held=False)
     # Read before anything is written: where the state that people reviewed is damaged, nothing must have happened.
     review = RunReview.open(run) if run.states() else None
     run.settle_labels()

@@ -1,0 +1,82 @@
+"""More items than a fit can hold: a part of them teaches the classifier, which then labels all the others.
+
+In the part are all items that somebody has said something about, and a random share of the others, which their content
+draws. The class number is estimated on samples of as many items, with what a sample changes measured
+(`ltgcd.class_number.sampled`). What had no part in the fit is labelled by the fitted model, block by block
+(`ltgcd.discovery.labelling`), as new items are: its neighbours have no say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ltgcd.common.errors import InputError
+from ltgcd.data.collection import UNLABELLED
+from ltgcd.data.order import ContentOrder
+from ltgcd.data.samples import stratified_sample
+from ltgcd.discovery.task import Hints, Hooks, Task
+
+FEWEST = 20  # items of a category that an earlier answer found: of fewer it could not begin where it was
+
+
+def rows_of_part(
+    task: Task, size: int, start: NDArray[np.int64] | None, order: ContentOrder, random_state: int
+) -> NDArray[np.int64]:
+    """Rows (m,) of about `size` items that teach the classifier, ascending.
+
+    Parameters
+    ----------
+    task : Task
+        N items.
+    size : int
+        How many, more than there are items that somebody has said something about.
+    start : ndarray of int64, shape (N,), optional
+        Class that each item was in by an earlier answer, in the order of the content; of each of them some are drawn.
+    order : ContentOrder
+        Of the rows: which of them are drawn depends on their content alone.
+    random_state : int
+        Seed.
+    """
+    is_said = task.y != UNLABELLED
+    if task.hints is not None:
+        is_said[task.hints.forbidden[0]] = is_said[task.hints.placed[0]] = True
+    others = np.flatnonzero(~is_said[order.rows])
+    strata = np.zeros(len(others), dtype=np.int64) if start is None else start[others] + 1
+    least = int(np.minimum(np.bincount(strata), FEWEST).sum())
+    if (n := int(is_said.sum())) + least >= size:
+        raise InputError(
+            f"{n:,} items are labelled, so a fit on {size:,} would see next to nothing else; fit on more of them."
+        )
+    drawn = order.rows[others[stratified_sample(strata, size - n, random_state, FEWEST).rows]]
+    return np.sort(np.concatenate([np.flatnonzero(is_said), drawn]))
+
+
+def task_of_part(task: Task, rows: NDArray[np.int64]) -> Task:
+    """The same task on some rows (m,), among which is everything that somebody has said something about."""
+    place = np.full(len(task.y), UNLABELLED, dtype=np.int64)
+    place[rows] = np.arange(len(rows))
+    hints: Hints | None = task.hints
+    if hints is not None:
+        (not_of, no_class), (put, into) = hints.forbidden, hints.placed
+        hints = hints._replace(start=hints.start[rows], forbidden=(place[not_of], no_class), placed=(place[put], into))
+    x = np.asarray(task.x[rows], dtype=np.float32)
+    return task._replace(
+        x=x, y=task.y[rows], views=task.views.select(rows) if task.views is not None else None, hints=hints
+    )
+
+
+def hooks_of_part(hooks: Hooks, rows: NDArray[np.int64], n: int) -> Hooks:
+    """The same hooks, told of all n items what happens to those of the part."""
+
+    def watch(epoch: int, sets: dict[str, NDArray[np.bool_]]) -> None:
+        def of_all(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+            found = np.zeros(n, dtype=np.bool_)
+            found[rows] = mask
+            return found
+
+        hooks.watch(epoch, {name: of_all(mask) for name, mask in sets.items()})
+
+    return dataclasses.replace(hooks, watch=watch)
