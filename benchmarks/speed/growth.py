@@ -1,13 +1,14 @@
 """How ``ltgcd discover`` grows: 62,500, 250,000 and 1,000,000 × 384 embeddings, time and memory of each stage.
 
-    python benchmarks/speed/growth.py [--items 62500 250000 1000000 437000] [--work DIR]
+    python benchmarks/speed/growth.py [--items 62500 250000 1000000 437000] [--fit-on 250000] [--work DIR]
 
 Made-up clusters of Zipf sizes in groups that lie near each other, half of the classes known, half of their items
 labelled. Beside them 437,000 × 768 in 8,142 classes whose largest has 500 times the items of the smallest: the size of
 the paper's largest set. The real commands are run, ``discover`` and ``export``, each in a process of its own; a stage
 begins where the command says so. Seconds of computing stand beside those of the clock, for the machine may have been
 busy. A line for every size is kept in benchmarks/results/growth.jsonl, and a size that is there is not run again; the
-table and the plot are drawn from these lines.
+table and the plot are drawn from these lines. With ``--fit-on`` a part of the items teaches the classifier, and the
+table has these sizes by themselves.
 """
 
 from __future__ import annotations
@@ -45,12 +46,13 @@ class Shape(NamedTuple):
 GROWING = tuple(Shape(n, 384, k) for n, k in ((62_500, 300), (250_000, 550), (1_000_000, 1000)))
 LARGEST_SET = Shape(437_000, 768, 8142, 500.0)
 SHAPES = {shape.n: shape for shape in (*GROWING, LARGEST_SET)}
+STEP = r"· (step \d of \d · )?"
 # How the first line of a stage begins. What only names one, or says how far it is, begins none.
 STAGES = (
-    (re.compile(r"· estimating the number of classes$"), "class number"),
-    (re.compile(r"· training with "), "training"),
-    (re.compile(r"· (rehearsals are on |\d+ rehearsals, |rehearsal \d+ of )"), "rehearsals"),
-    (re.compile(r"· drawing the report$"), "report"),
+    (re.compile(STEP + r"estimating the number of classes$"), "class number"),
+    (re.compile(STEP + r"training with "), "training"),
+    (re.compile(STEP + r"(rehearsals are on |\d+ rehearsals, |rehearsal \d+ of )"), "rehearsals"),
+    (re.compile(STEP + r"drawing the report$"), "report"),
 )
 
 
@@ -124,7 +126,7 @@ def cpu_of(process: psutil.Process) -> float:
     return float(times.user + times.system + times.children_user + times.children_system)
 
 
-def run(shape: Shape, work: Path) -> dict[str, Any]:
+def run(shape: Shape, work: Path, fit_on: int | None) -> dict[str, Any]:
     """Everything from an ``.npz`` to labels, page and CSV."""
     n = shape.n
     source, folder, csv = work / f"{n}.npz", work / f"run-{n}", work / f"{n}.csv"
@@ -132,12 +134,19 @@ def run(shape: Shape, work: Path) -> dict[str, Any]:
     shutil.rmtree(folder, ignore_errors=True)
     csv.unlink(missing_ok=True)
     ltgcd, load = [sys.executable, "-m", "ltgcd"], os.getloadavg()[0]
-    stages, found = measured([*ltgcd, "discover", str(source), "--out", str(folder), "--json"])
+    part = [] if fit_on is None else ["--fit-on", str(fit_on)]
+    stages, found = measured([*ltgcd, "discover", str(source), "--out", str(folder), "--json", *part])
     exported, _ = measured([*ltgcd, "export", str(folder), "--format", "csv", "--out", str(csv), "--json"])
     stages += [{**stage, "stage": "export"} for stage in exported]
     rounded = [{name: v if isinstance(v, str | int) else round(v, 2) for name, v in stage.items()} for stage in stages]
     kept = ("k", "low", "high", "known", "novel", "unsure", "calibration_error", "balanced_acc")
-    line = {**shape._asdict(), "cores": os.cpu_count(), "load": round(load, 1), "stages": rounded}
+    line = {
+        **shape._asdict(),
+        **({} if fit_on is None else {"fit_on": fit_on}),
+        "cores": os.cpu_count(),
+        "load": round(load, 1),
+        "stages": rounded,
+    }
     for path in (source, csv):
         path.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
@@ -162,7 +171,11 @@ def exponent(small: dict[str, Any], large: dict[str, Any], key: str, stage: str 
 def table(lines: list[dict[str, Any]]) -> str:
     """Stages by sizes: seconds of the clock / of computing, the most memory in GiB, and the exponent of the growth."""
     names = list(dict.fromkeys(stage["stage"] for line in lines for stage in line["stages"]))
-    heads = [f"{line['n']:,} × {line['dim']}, {line['classes']} classes" for line in lines]
+    heads = [
+        f"{line['n']:,} × {line['dim']}, {line['classes']} classes"
+        + (f", fit on {line['fit_on']:,}" if "fit_on" in line else "")
+        for line in lines
+    ]
     rows = [["stage", *heads, "exponent (CPU)"], ["---"] * (len(lines) + 2)]
     for name in [*names, None]:
         cells = [
@@ -200,6 +213,7 @@ def draw(lines: list[dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, nargs="*", default=list(SHAPES), choices=SHAPES)
+    parser.add_argument("--fit-on", type=int, default=None)
     parser.add_argument("--work", type=Path, default=None)
     arguments = parser.parse_args()
     lines = [json.loads(line) for line in KEPT.read_text().splitlines()] if KEPT.is_file() else []
@@ -207,15 +221,17 @@ def main() -> None:
         work = arguments.work or Path(name)
         work.mkdir(parents=True, exist_ok=True)
         for n in arguments.items:
-            if n not in {line["n"] for line in lines}:
-                lines.append(run(SHAPES[n], work))
+            if (n, arguments.fit_on) not in {(line["n"], line.get("fit_on")) for line in lines}:
+                lines.append(run(SHAPES[n], work, arguments.fit_on))
                 with KEPT.open("a") as file:
                     file.write(json.dumps(lines[-1]) + "\n")
+    whole = [line for line in lines if "fit_on" not in line]
     growing, largest = (
-        sorted((line for line in lines if line["n"] in {shape.n for shape in shapes}), key=lambda line: line["n"])
+        sorted((line for line in whole if line["n"] in {shape.n for shape in shapes}), key=lambda line: line["n"])
         for shapes in (GROWING, (LARGEST_SET,))
     )
-    for some in filter(None, (growing, largest)):
+    parts = [line for line in lines if "fit_on" in line]
+    for some in filter(None, (growing, largest, parts)):
         print(table(some), end="\n\n")
     if len(growing) > 1:
         draw(growing)

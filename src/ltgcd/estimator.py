@@ -62,7 +62,7 @@ class CategoryDiscovery(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         Whether the labelled items are a part of the collection or were gathered beside it, for the estimate of the
         number of classes (`ltgcd.class_number.estimate.estimate_k`).
     fit_on : int, optional
-        About how many items teach the classifier, all labelled ones among them, which then labels the others: for
+        How many items teach the classifier, at most half of them labelled ones, which then labels the others: for
         collections that a fit can't hold. By default all.
     unlabelled : hashable, optional
         What stands for an unlabelled item in y, besides None and NaN: -1 by default. None where -1 is a class of yours,

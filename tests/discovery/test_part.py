@@ -63,6 +63,19 @@ def test_no_order_and_no_number_changes_an_answer() -> None:
     assert np.array_equal(one.confidence[rows], two.confidence)
 
 
+def test_of_more_labels_than_half_a_part_a_share_of_each_class_is_in_it() -> None:
+    x, _, true = blobs()
+    y = np.where((true < 4) & (np.arange(len(true)) % 3 > 0), true, -1)
+    task, order = Task(x, y, 4), content_order(x, y, 4)
+    rows = rows_of_part(task, 300, None, order, 0)
+    counts = np.bincount(y[rows][y[rows] >= 0])
+    assert len(rows) == pytest.approx(300, abs=5) and (y >= 0).sum() > 600
+    assert counts.sum() == pytest.approx(150, abs=5) and counts.min() >= 20
+    assert counts[0] / counts[1] == pytest.approx((y == 0).sum() / (y == 1).sum(), rel=0.15)
+    found = discover(task, configure(fit_on=300, rehearsals=1, k=KINDS))
+    assert np.array_equal(found.labels[y >= 0], y[y >= 0]) and not found.unsure[y >= 0].any()
+
+
 def test_a_part_that_is_all_is_all() -> None:
     x, y, _ = blobs(300)
     plain, whole = (discover(Task(x, y, 4), configure(fit_on=n, rehearsals=1)) for n in (None, 300))
@@ -79,6 +92,7 @@ def test_everything_that_was_said_is_in_the_part_and_of_each_category_something(
     order = content_order(x, y, 4)
     rows = rows_of_part(task, 400, start[order.rows], order, 0)
     assert len(rows) == 400 and np.array_equal(rows, np.unique(rows))
+    assert (y >= 0).sum() < 200
     assert set(np.flatnonzero(y >= 0)) | set(free[100:110]) | set(free[200:205]) | set(free[:3]) <= set(rows)
     part = task_of_part(task, rows)
     assert part.hints is not None and np.array_equal(part.x, x[rows])
@@ -89,7 +103,7 @@ def test_everything_that_was_said_is_in_the_part_and_of_each_category_something(
 
 def test_what_can_not_be_is_a_sentence() -> None:
     x, y, _ = blobs()
-    with pytest.raises(InputError, match=r"\d+ items are labelled, so a fit on 110 would see next to nothing else"):
+    with pytest.raises(InputError, match="A fit on 110 items has no room for 20 of each class and others beside"):
         discover(Task(x, y, 4), configure(fit_on=110, k=KINDS))
     with pytest.raises(InputError, match="A fit takes 100 items or more, not 7"):
         configure(fit_on=7)

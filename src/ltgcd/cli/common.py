@@ -79,7 +79,7 @@ FitOn = Annotated[
     typer.Option(
         "--fit-on",
         show_default="all",
-        help="Learn from about so many items, all labelled ones among them, and let the model label the others: for "
+        help="Learn from so many items, at most half of them labelled ones, and let the model label the others: for "
         "what does not fit into memory.",
     ),
 ]

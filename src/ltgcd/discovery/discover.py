@@ -164,8 +164,9 @@ def _from_part(task: Task, config: DiscoveryConfig, hooks: Hooks, order: Content
     part = discover(task_of_part(task, rows), own, hooks_of_part(hooks, rows, len(task.x)))
     assert part.fitted is not None and part.runner_up is not None
     views = task.views or VectorViews(np.asarray(task.x, dtype=np.float32))
-    labels, largest, second = said_of(part.fitted, views)
+    labels, largest, second = said_of(part.fitted, views, task.y)
     confidence, unsure = part.fitted.judged(largest, labels)
+    unsure &= task.y == UNLABELLED
 
     def together(of_all: NDArray[T], of_part: NDArray[T]) -> NDArray[T]:
         """Copies of an item are one answer, whichever of them had a part in the fit."""

@@ -33,22 +33,28 @@ class Said(NamedTuple):
     runner_up: NDArray[np.int64]
 
 
-def said_of(fitted: FittedModel, views: Views) -> Said:
-    """What a model says of items; vectors block by block, which others may share."""
+def said_of(fitted: FittedModel, views: Views, y: NDArray[np.int64] | None = None) -> Said:
+    """What a model says of items, as `answers` does; vectors block by block, which others may share."""
     n = len(views)
     if not isinstance(views, VectorViews):
-        return answers(fitted.table(views))
+        return answers(fitted.table(views), y)
+    arrays: dict[str, NDArray[Any]] = {"x": views.x} if y is None else {"x": views.x, "y": y}
     said = _empty(n)
     columns: list[NDArray[Any]] = [*said]
-    for place, found in by_rows(partial(_labeller, fitted), {"x": views.x}, n, LABELLED, "labelling"):
+    for place, found in by_rows(partial(_labeller, fitted), arrays, n, LABELLED, "labelling"):
         for column, part in zip(columns, found, strict=True):
             column[place] = part
     return said
 
 
 def _labeller(fitted: FittedModel, arrays: Arrays) -> Compute:
-    x = arrays["x"]
-    return lambda start, stop: answers(fitted.table(VectorViews(np.array(x[start:stop]))))
+    x, y = arrays["x"], arrays.get("y")
+
+    def compute(start: int, stop: int) -> Said:
+        table = fitted.table(VectorViews(np.array(x[start:stop])))
+        return answers(table, None if y is None else np.array(y[start:stop]))
+
+    return compute
 
 
 def answers(p: RowTable, y: NDArray[np.int64] | None = None) -> Said:

@@ -1,9 +1,10 @@
 """More items than a fit can hold: a part of them teaches the classifier, which then labels all the others.
 
-In the part are all items that somebody has said something about, and a random share of the others, which their content
-draws. The class number is estimated on samples of as many items, with what a sample changes measured
-(`ltgcd.class_number.sampled`). What had no part in the fit is labelled by the fitted model, block by block
-(`ltgcd.discovery.labelling`), as new items are: its neighbours have no say.
+In the part are labelled items, all of them or those that make up a half of it, and a random share of the others, which
+their content draws; also every item that somebody has said more of than a label. The class number is estimated on
+samples of as many items, with what a sample changes measured (`ltgcd.class_number.sampled`). What had no part in the
+fit keeps its label, or is labelled by the fitted model, block by block (`ltgcd.discovery.labelling`), as new items are:
+its neighbours have no say.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from ltgcd.data.order import ContentOrder
 from ltgcd.data.samples import stratified_sample
 from ltgcd.discovery.task import Hints, Hooks, Task
 
-FEWEST = 20  # items of a category that an earlier answer found: of fewer it could not begin where it was
+FEWEST = 20  # items of a known class, and of a category that an earlier answer found: of fewer it could not begin there
 
 
 def rows_of_part(
     task: Task, size: int, start: NDArray[np.int64] | None, order: ContentOrder, random_state: int
 ) -> NDArray[np.int64]:
-    """Rows (m,) of about `size` items that teach the classifier, ascending.
+    """Rows (m,) of `size` items that teach the classifier, ascending: half of them labelled ones at most.
 
     Parameters
     ----------
     task : Task
         N items.
     size : int
-        How many, more than there are items that somebody has said something about.
+        How many.
     start : ndarray of int64, shape (N,), optional
         Class that each item was in by an earlier answer, in the order of the content; of each of them some are drawn.
     order : ContentOrder
@@ -40,22 +41,34 @@ def rows_of_part(
     random_state : int
         Seed.
     """
-    is_said = task.y != UNLABELLED
+    is_hinted = np.zeros(len(task.y), dtype=np.bool_)
     if task.hints is not None:
-        is_said[task.hints.forbidden[0]] = is_said[task.hints.placed[0]] = True
-    others = np.flatnonzero(~is_said[order.rows])
+        is_hinted[task.hints.forbidden[0]] = is_hinted[task.hints.placed[0]] = True
+    y = order.labels(task.y)
+    places = np.flatnonzero(~is_hinted[order.rows])  # of the content's order
+    labelled, others = places[y[places] != UNLABELLED], places[y[places] == UNLABELLED]
+    n = size - int(is_hinted.sum())
+    some = _drawn(y[labelled], min(len(labelled), n // 2), random_state)
     strata = np.zeros(len(others), dtype=np.int64) if start is None else start[others] + 1
-    least = int(np.minimum(np.bincount(strata), FEWEST).sum())
-    if (n := int(is_said.sum())) + least >= size:
+    rest = _drawn(strata, n - len(some), random_state)
+    if not len(rest) or (len(labelled) and not len(some)):
         raise InputError(
-            f"{n:,} items are labelled, so a fit on {size:,} would see next to nothing else; fit on more of them."
+            f"A fit on {size:,} items has no room for {FEWEST} of each class and others beside; fit on more."
         )
-    drawn = order.rows[others[stratified_sample(strata, size - n, random_state, FEWEST).rows]]
-    return np.sort(np.concatenate([np.flatnonzero(is_said), drawn]))
+    drawn = order.rows[np.concatenate([labelled[some], others[rest]])]
+    return np.sort(np.concatenate([np.flatnonzero(is_hinted), drawn]))
+
+
+def _drawn(strata: NDArray[np.int64], n: int, random_state: int) -> NDArray[np.int64]:
+    """Which of some items (n,) are drawn, of every stratum something; none where there is no room for so many."""
+    if n >= len(strata):
+        return np.arange(len(strata))
+    least = int(np.minimum(np.bincount(strata), FEWEST).sum())
+    return stratified_sample(strata, n, random_state, FEWEST).rows if least <= n else np.empty(0, dtype=np.int64)
 
 
 def task_of_part(task: Task, rows: NDArray[np.int64]) -> Task:
-    """The same task on some rows (m,), among which is everything that somebody has said something about."""
+    """The same task on some rows (m,), among which is every item that somebody has said more of than a label."""
     place = np.full(len(task.y), UNLABELLED, dtype=np.int64)
     place[rows] = np.arange(len(rows))
     hints: Hints | None = task.hints

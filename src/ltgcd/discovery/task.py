@@ -99,7 +99,7 @@ class DiscoveryConfig:
     labels_from : {"collection", "elsewhere", "random-items"}
         Where the labelled items come from, for the estimate of K (`ltgcd.class_number.estimate.estimate_k`).
     fit_on : int or None
-        About how many items teach the classifier, all labelled ones among them, which then labels the others; None for
+        How many items teach the classifier, at most half of them labelled ones, which then labels the others; None for
         all. For collections that a fit can't hold.
     random_state : int
         Seed.
