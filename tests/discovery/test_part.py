@@ -113,12 +113,12 @@ def test_what_can_not_be_is_a_sentence() -> None:
 
 def test_a_part_takes_the_memory_of_a_part() -> None:
     said: list[str] = []
-    check_memory(10_000_000, 384, 1000, "24G", said.append, work=discovering(1_000_000))
+    check_memory(10_000_000, 384, 1000, "32G", said.append, work=discovering(1_000_000))
     with pytest.raises(InputError, match=r"about .* of the items would fit; learn from as many with --fit-on, or"):
         check_memory(10_000_000, 384, 1000, "24G", said.append)
     with pytest.raises(InputError, match="fit on fewer, or take a machine with more"):
         check_memory(10_000_000, 384, 1000, "24G", said.append, work=discovering(5_000_000))
-    assert discovering(1_000_000).needed(10_000_000, 384, 1000) < 24 << 30
+    assert discovering(1_000_000).needed(10_000_000, 384, 1000) < 32 << 30
 
 
 def test_the_command_python_and_a_refit(npz: Callable[..., Path], tmp_path: Path) -> None:

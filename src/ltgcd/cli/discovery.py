@@ -87,7 +87,7 @@ def discover(
       ltgcd discover tickets.csv --text-column body --label-column topic
       ltgcd discover photos/ --quality quick
       ltgcd discover photos/ --views 4 --out runs/photos --json
-      ltgcd discover ten-million.npz --fit-on 1000000 --max-memory 24G
+      ltgcd discover ten-million.npz --fit-on 1000000 --max-memory 32G
     """
 
     def work() -> dict[str, Any]:

@@ -16,7 +16,8 @@ from ltgcd.graph.whitening import DIMENSIONS
 
 PROGRAM = 1300 << 20  # bytes of Python, torch and blocks of fixed size: what 62,500 items took beyond the rest
 LABELLING_PROGRAM = 700 << 20  # of Python and torch, and the blocks that each core labels
-SHOWING = 800  # bytes an item: whitened features, places, labels
+SHOWING = 1500  # bytes an item: whitened features, components for the map, labels
+MAPPED = 200_000  # items whose features the map copies
 NEIGHBOURS = 800  # bytes an item: candidates and neighbours of the largest graphs
 PROCESS = 450 << 20  # bytes of Python and torch in a process that rehearses
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -62,7 +63,7 @@ def discovering(fit_on: int | None, *, again: bool = False) -> Work:
         if fit_on is None or fit_on >= n:
             return needed_memory(n, dim, k)
         # All features, and beside them the fit of a part, or what the page and the proposed names need of all items.
-        return 4 * n * dim + max(needed_memory(fit_on, dim, k), PROGRAM + SHOWING * n)
+        return 4 * n * dim + max(needed_memory(fit_on, dim, k), PROGRAM + 8 * min(n, MAPPED) * dim + SHOWING * n)
 
     on_less = "learn from as many with --fit-on" if fit_on is None else "fit on fewer"
     return Work(needed, "take a machine with more" if again else f"{on_less}, or take a machine with more")

@@ -85,7 +85,7 @@ def fit_whitening(
 ) -> Whitening:
     """Fit the whitening of features (N, D) with labels y (N,), -1 for unlabelled."""
     x = without_long_rows(x)
-    pca = _pca(x, dimensions)
+    pca = fit_components(x, dimensions)
     # Only labelled rows have a say, and only they are kept.
     labelled = y != UNLABELLED
     scores = [
@@ -99,11 +99,12 @@ def fit_whitening(
 def principal_components(x: NDArray[np.floating], dimensions: int = DIMENSIONS) -> NDArray[np.float32]:
     """Centred scores (N, d) on the first d = min(dimensions, D, N/4) principal components; no labels."""
     x = np.asarray(x, dtype=np.float32)
-    scores: NDArray[np.float32] = _pca(x, dimensions).transform(x).astype(np.float32, copy=False)
+    scores: NDArray[np.float32] = fit_components(x, dimensions).transform(x).astype(np.float32, copy=False)
     return scores
 
 
-def _pca(x: NDArray[np.floating], dimensions: int) -> PCA:
+def fit_components(x: NDArray[np.floating], dimensions: int) -> PCA:
+    """The first d = min(dimensions, D, N/4) principal components of some rows (N, D)."""
     x = np.asarray(x, dtype=np.float32)
     d = max(1, min(dimensions, x.shape[1], len(x) // 4))
     solver = "covariance_eigh" if x.shape[1] <= 4 * len(x) else "full"

@@ -198,6 +198,23 @@ def test_the_map_takes_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.array_equal(places, map_items(z, true))
 
 
+def test_of_very_many_items_a_sample_gives_the_directions_of_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ltgcd.output.report.layout.FITTED", 90)
+    monkeypatch.setattr("ltgcd.output.report.layout.ROWS", 32)
+    random = np.random.RandomState(0)
+    true = np.repeat([0, 1, 2], [100, 60, 40])
+    x = (np.eye(3, 8)[true] * 5 + random.randn(200, 8) * 0.2 + 3).astype(np.float32)
+    places = places_on_map(x, true).xy
+    middle = np.stack([places[true == t].mean(axis=0) for t in range(3)])
+    nearest = np.linalg.norm(places[:, None] - middle, axis=2).argmin(axis=1)
+    assert (nearest == true).mean() > 0.95
+    order = random.permutation(200)
+    np.testing.assert_allclose(places_on_map(x[order], true[order]).xy, places[order], atol=1e-3)
+    held = x.copy()
+    places_on_map(x, true)
+    np.testing.assert_array_equal(x, held)  # the caller's features stay as they are
+
+
 def test_places_are_found_once_and_new_items_come_beside_them() -> None:
     random = np.random.RandomState(0)
     true = np.repeat([0, 1, 2], [40, 30, 30])

@@ -17,11 +17,19 @@ DIMENSIONS = 128  # of the whitened features
 FITTED = 20_000  # rows that the whitening is fitted on
 
 
-def directions(features: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Features (M, D) seen from their mean, at unit length: embeddings often share a large part that says nothing."""
+def directions(features: NDArray[np.floating], *, in_place: bool = False) -> NDArray[np.float32]:
+    """Features (M, D) seen from their mean, at unit length: embeddings often share a large part that says nothing.
+
+    `in_place`, the features are gone afterwards: of a million, each copy takes gigabytes.
+    """
     x = np.asarray(features, dtype=np.float32)
-    _check_finite(x)
-    return normalise(x - x.mean(axis=0, dtype=np.float64).astype(np.float32))
+    for start in range(0, len(x), ROWS):
+        _check_finite(x[start : start + ROWS])
+    mean = x.mean(axis=0, dtype=np.float64).astype(np.float32)
+    unit = x if in_place else np.empty_like(x)
+    for start in range(0, len(x), ROWS):
+        unit[start : start + ROWS] = normalise(x[start : start + ROWS] - mean)
+    return unit
 
 
 @numpy_in_one_thread()

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from ltgcd.common.progress import progress
 from ltgcd.data.collection import UNLABELLED
 from ltgcd.data.order import content_order
-from ltgcd.graph.whitening import class_means, normalise, principal_components
+from ltgcd.graph.whitening import class_means, fit_components, normalise, principal_components
 from ltgcd.output.report.geometry import ROWS, directions
 
 SAMPLE = 4000  # items that t-SNE lays out
+FITTED = 200_000  # rows that the components of the map are those of
 COMPONENTS = 50
 PERPLEXITY = 30
 ITERATIONS = 500
@@ -44,8 +45,26 @@ def places_on_map(features: NDArray[np.floating], labels: NDArray[np.int64], ran
     category = np.unique(labels, return_inverse=True)[1].astype(np.int64)
     # By content, so that a table that was sorted again has the same map.
     order = content_order(np.asarray(features, dtype=np.float32), category, int(category.max(initial=-1)) + 1)
-    xy = map_items(directions(features[order.rows]), order.labels(category), random_state)
+    if len(labels) > FITTED:
+        z = _components_of_many(features, order.rows)
+    else:
+        z = directions(features[order.rows], in_place=True)  # a copy of ours
+    xy = map_items(z, order.labels(category), random_state)
     return Places(order.caller_rows(xy), min(len(labels), SAMPLE))
+
+
+def _components_of_many(features: NDArray[np.floating], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Principal components (N, d) of the directions of so many rows that no copy of all of them is made.
+
+    They are those of the first rows of the order, which their content draws.
+    """
+    mean = features.mean(axis=0, dtype=np.float64).astype(np.float32)
+    found = fit_components(directions(features[rows[:FITTED]], in_place=True), COMPONENTS)
+    z = np.empty((len(rows), found.n_components_), dtype=np.float32)
+    for start in range(0, len(rows), ROWS):
+        part = np.asarray(features[rows[start : start + ROWS]], dtype=np.float32)
+        z[start : start + ROWS] = found.transform(normalise(part - mean))
+    return z
 
 
 def places_beside(
@@ -79,7 +98,7 @@ def places_beside(
         return places
     order = content_order(np.asarray(new_features, dtype=np.float32), np.full(m, UNLABELLED, dtype=np.int64), 0)
     new_features, new_labels = new_features[order.rows], new_labels[order.rows]
-    z = directions(np.concatenate([old_features, new_features]))
+    z = directions(np.concatenate([old_features, new_features]), in_place=True)
     old, new = z[:n], z[n:]
     appended = np.where(new_labels < k, UNLABELLED, new_labels - k).astype(np.int64)
     centres = normalise(class_means(new, appended, int(appended.max(initial=0)) + 1)[0])
