@@ -24,7 +24,7 @@ from ltgcd.training.fit import fit_model, hold_out
 from ltgcd.training.methods import METHODS, method_names
 from ltgcd.training.problem import Problem
 
-RATES = (0.02, 0.1, 0.3)
+RATES = {"frozen": (0.02, 0.1, 0.3), "last-stage": (0.005, 0.02, 0.1)}
 HELD_OUT = 0.2
 TABLES = Path(__file__).parent / "tables"
 
@@ -47,15 +47,15 @@ def main() -> None:
         views = CachedViews(store, rows_in(store, collection))
         problem = problem._replace(views=views, tail=backbone_of(store.key, None).tail)
     held_out = hold_out(problem.y, HELD_OUT, problem.random_state)[1]
-    rows = np.flatnonzero(held_out >= 0)
+    rows, rates = np.flatnonzero(held_out >= 0), RATES[options.regime]
     true = held_out[rows]
-    print("| method | " + " | ".join(f"learning rate {rate:g}" for rate in RATES) + " | the preset's |")
-    print("|---" * (len(RATES) + 2) + "|")
+    print("| method | " + " | ".join(f"learning rate {rate:g}" for rate in rates) + " | the preset's |")
+    print("|---" * (len(rates) + 2) + "|")
     for method in options.methods.split(","):
         preset = METHODS[method].preset(options.regime)
         own = preset.schedule.learning_rate
         line = []
-        for rate in RATES:
+        for rate in rates:
             experiment = changed(preset, {"schedule.learning_rate": rate, "held_out": HELD_OUT})
             said = most_likely(fit_model(problem, experiment).probabilities, rows)[0]
             line.append(100 * np.mean([(said[true == c] == c).mean() for c in np.unique(true)]))

@@ -30,9 +30,9 @@ _step, _is_told = "", True  # which of them it is, and whether a line has said s
 def steps(*names: str) -> Iterator[None]:
     """Long work in steps that `step` begins by name: what is shown meanwhile says which of how many it is.
 
-    Work that is part of longer work counts the steps of that.
+    Work that is part of longer work counts the steps of that; a single step is not counted.
     """
-    if _names:
+    if _names or len(names) < 2:
         yield
         return
     _names.extend(names)
