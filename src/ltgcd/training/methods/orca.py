@@ -136,7 +136,7 @@ class ORCA:
 
 
 def presets(regime: Regime, _name: Preset) -> Experiment:
-    """The authors' losses, in all presets; their rate of 0.1 is another one by held-out items (``benchmarks/tuning.py``).
+    """The authors' losses, in all presets; their rate of 0.1 is another by held-out items (``benchmarks/tuning.py``).
 
     The last stage of a backbone ends with one class for all items at 0.1 and above.
     """
