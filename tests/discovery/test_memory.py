@@ -37,7 +37,7 @@ from ltgcd.training.config import changed
 from ltgcd.training.fit import fit_model
 from ltgcd.training.methods import METHODS
 from ltgcd.training.problem import Problem
-from ltgcd.discovery.discover import _answers
+from ltgcd.discovery.labelling import answers
 
 class_mass.MAX_PEAKS = 1000
 tables.WHOLE = density.WHOLE = tables.BUFFER = numerics.BUFFER = 2**22  # as if memory were a sixteenth of what it is
@@ -53,7 +53,7 @@ def peak_with(stage, n, d, k):
     # Two epochs of which the second selects: the peak is in the selection and at the end, not in the number of steps.
     changes = {"schedule.epochs": 2, "schedule.batch_size": 128, "start": stage}
     fit = fit_model(Problem(x, y, k // 2, k, 0), changed(METHODS["ltgcd"].preset("frozen"), changes))
-    _answers(fit.probabilities, y)
+    answers(fit.probabilities, y)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 stage, (n, d, k) = sys.argv[1], (int(a) for a in sys.argv[2:])
