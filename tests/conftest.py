@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import settings
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -26,6 +27,10 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 SLEEPING = {"OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_THREAD_TIMEOUT": "4"}
 for variable, value in {**dict.fromkeys(THREADS[:2], "1"), **SLEEPING}.items():
     os.environ.setdefault(variable, value)
+
+# How long an example takes says something of the machine, which others are at work on, and nothing of the code.
+settings.register_profile("without a clock", deadline=None)
+settings.load_profile("without a clock")
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would all that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
