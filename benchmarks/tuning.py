@@ -24,7 +24,7 @@ from ltgcd.training.fit import fit_model, hold_out
 from ltgcd.training.methods import METHODS, method_names
 from ltgcd.training.problem import Problem
 
-RATES = {"frozen": (0.02, 0.1, 0.3), "last-stage": (0.005, 0.02, 0.1)}
+RATES = {"frozen": (0.02, 0.1, 0.3), "last-stage": (0.005, 0.02, 0.1, 0.3)}
 HELD_OUT = 0.2
 TABLES = Path(__file__).parent / "tables"
 

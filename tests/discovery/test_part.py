@@ -101,6 +101,16 @@ def test_everything_that_was_said_is_in_the_part_and_of_each_category_something(
     assert np.array_equal(part.hints.start, start[rows])
 
 
+def test_a_doubt_is_said_once_and_of_the_rows_that_were_given() -> None:
+    x, y, _ = blobs()
+    x[[1200, 1300]] = 0
+    y[[1200, 1300]] = -1
+    with pytest.warns(UserWarning) as told:
+        discover(Task(x, y, 4), configure(fit_on=1400, rehearsals=0, k=KINDS))
+    said = [str(one.message) for one in told if "are zero" in str(one.message)]
+    assert len(said) == 1 and "2 of 1500 embeddings are zero (the first is row 1200)" in said[0]
+
+
 def test_what_can_not_be_is_a_sentence() -> None:
     x, y, _ = blobs()
     with pytest.raises(InputError, match="A fit on 110 items has no room for 20 of each class and others beside"):

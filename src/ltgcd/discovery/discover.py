@@ -122,6 +122,11 @@ def discover(task: Task, config: DiscoveryConfig, hooks: Hooks | None = None) ->
     order = content_order(task.x, task.y, task.n_old)
     if config.fit_on is not None and config.fit_on < len(task.x):
         return _from_part(task, config, hooks, order, config.fit_on)
+    return _of_all(task, config, hooks, order)
+
+
+def _of_all(task: Task, config: DiscoveryConfig, hooks: Hooks, order: ContentOrder) -> Discovery:
+    """What a fit of all items makes of them."""
     components = components_of(np.asarray(task.x, dtype=np.float32)[order.rows]) if _are_asked_for(config) else None
     k, estimate = _class_number(task, config, hooks, order, components)
     views = task.views.select(order.rows) if task.views is not None else None
@@ -160,8 +165,10 @@ def _from_part(task: Task, config: DiscoveryConfig, hooks: Hooks, order: Content
     rows = rows_of_part(task, size, _start(task, order), order, config.random_state)
     k, estimate = _class_number(task, config, hooks, order, None)
     hooks.notify(f"the fit is on {len(rows):,} of the {len(task.x):,} items, and its model labels the others")
-    own = dataclasses.replace(config, k=k, fit_on=None)
-    part = discover(task_of_part(task, rows), own, hooks_of_part(hooks, rows, len(task.x)))
+    check_class_number(k, task.n_old, len(rows))
+    part_task, own = task_of_part(task, rows), dataclasses.replace(config, k=k, fit_on=None)
+    part_order = content_order(part_task.x, part_task.y, task.n_old)
+    part = _of_all(part_task, own, hooks_of_part(hooks, rows, len(task.x)), part_order)
     assert part.fitted is not None and part.runner_up is not None
     views = task.views or VectorViews(np.asarray(task.x, dtype=np.float32))
     labels, largest, second = said_of(part.fitted, views, task.y)
