@@ -43,10 +43,11 @@ from ltgcd.run.labels import LABEL_CODES, codes_of_labels, names_unheard_of
 from ltgcd.run.made_classes import with_made_classes
 from ltgcd.run.predict import RunModel, embed_new, load_run_model, model_views
 from ltgcd.run.report import draw_after, draw_report, gone_sentence, shown_in_order
-from ltgcd.run.reviewed import BY_REFINE, RunReview
+from ltgcd.run.reviewed import RunReview
 from ltgcd.run.same_content import digests_beside, features_of_run
 from ltgcd.run.suggested import with_suggestions_of_run
 from ltgcd.run.train import Notify, silent, vectors
+from ltgcd.run.update_told import difference, final_sentences, label_sentences
 from ltgcd.training.methods import method_names
 from ltgcd.training.model import check_extendable
 
@@ -146,9 +147,9 @@ def _update(
         "n_labels_kept": labels_kept,
         "n_skipped": len(skipped),
         **{name: int((status == name).sum()) for name in ("known", "novel", "unsure")},
-        **_difference(before, table, model.classes.codes),
+        **difference(before, table, model.classes.codes),
         "skipped": skipped,
-        "notes": [*compared.sentences(), *_label_sentence(labels_kept, run), *_final_sentence(before, table)],
+        "notes": [*compared.sentences(), *label_sentences(labels_kept, run), *final_sentences(before, table)],
         "k": int(read_metadata(table.schema)["k"]),
         "seconds": round(time.perf_counter() - started, 3),
         "report": str(run.report),
@@ -183,23 +184,6 @@ def _keep_labels(run: Run, new: Collection, compared: Comparison) -> int:
     if not len(rows):
         return 0
     return run.keep_later_labels(compared.ids.take(rows), names_of(new.y[rows], new.class_names))
-
-
-def _label_sentence(n: int, run: Run) -> list[str]:
-    if not n:
-        return []
-    labels = "1 label is of an item that was" if n == 1 else f"{n:,} labels are of items that were"
-    return [
-        f"{labels} there already: kept in the run for its next fit, with no effect on what it says now; 'ltgcd refine "
-        f"{run}' uses them."
-    ]
-
-
-def _final_sentence(before: pa.Table, after: pa.Table) -> list[str]:
-    """What an update ends: a refine that was taken before it."""
-    was_refined = read_metadata(before.schema).get("by") == BY_REFINE and len(after) > len(before)
-    told = "The refine before this update is final now: 'ltgcd refine --undo' does not go behind the new items."
-    return [told] if was_refined else []
 
 
 def _check_extendable(run: Run, model: RunModel) -> None:
@@ -384,27 +368,3 @@ def _place(
     old = Places(kept[1].xy[at.to_numpy()], kept[1].laid_out)
     n = len(ids_old)
     run.write_places(ids, places_beside(old, x[:n], x[n:], labels, k))
-
-
-def _difference(before: pa.Table, after: pa.Table, there: tuple[int, ...]) -> dict[str, Any]:
-    """Categories that were not `there` before, and those that grew or stayed as they are, by their sure items."""
-    sizes = [_sizes(before), _sizes(after)]
-    rows: list[dict[str, Any]] = [
-        {"label": label, "name": name, "before": sizes[0].get((label, name), 0), "after": n}
-        for (label, name), n in sorted(sizes[1].items())
-    ]
-    added = [row for row in rows if row["label"] not in there]
-    grown = [row for row in rows if row["label"] in there and row["after"] > row["before"]]
-    return {
-        "added": len(added),
-        "grown": len(grown),
-        "unchanged": len(rows) - len(added) - len(grown),
-        "categories_added": added,
-        "categories_grown": grown,
-    }
-
-
-def _sizes(table: pa.Table) -> dict[tuple[int, str], int]:
-    sure = table.filter(pc.is_in(table.column("status"), pa.array(["known", "novel"])))
-    counted = sure.group_by(["label", "name"]).aggregate([([], "count_all")]).to_pylist()
-    return {(row["label"], row["name"]): row["count_all"] for row in counted}
