@@ -14,9 +14,10 @@ from conftest import call_cli
 from ltgcd.common.errors import InputError
 from ltgcd.data.order import content_order
 from ltgcd.discovery.discover import discover
-from ltgcd.discovery.memory import check_memory, discovering
+from ltgcd.discovery.memory import MAPPED, check_memory, discovering
 from ltgcd.discovery.part import rows_of_part, task_of_part
 from ltgcd.discovery.task import Hints, Hooks, Task, configure
+from ltgcd.output.report.layout import FITTED
 from ltgcd.run.directory import Run
 
 KINDS = 6
@@ -128,6 +129,7 @@ def test_a_part_takes_the_memory_of_a_part() -> None:
         check_memory(10_000_000, 384, 1000, "24G", said.append)
     with pytest.raises(InputError, match="fit on fewer, or take a machine with more"):
         check_memory(10_000_000, 384, 1000, "24G", said.append, work=discovering(5_000_000))
+    assert MAPPED == FITTED
     assert discovering(1_000_000).needed(10_000_000, 384, 1000) < 32 << 30
 
 

@@ -17,7 +17,7 @@ from ltgcd.graph.whitening import DIMENSIONS
 PROGRAM = 1300 << 20  # bytes of Python, torch and blocks of fixed size: what 62,500 items took beyond the rest
 LABELLING_PROGRAM = 700 << 20  # of Python and torch, and the blocks that each core labels
 SHOWING = 1500  # bytes an item: whitened features, components for the map, labels
-MAPPED = 200_000  # items whose features the map copies
+MAPPED = 200_000  # items whose features the map copies (`ltgcd.output.report.layout.FITTED`)
 NEIGHBOURS = 800  # bytes an item: candidates and neighbours of the largest graphs
 PROCESS = 450 << 20  # bytes of Python and torch in a process that rehearses
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
